@@ -1,4 +1,4 @@
-"""What a controller of the sandbox may ask of a cluster, whether it is the sandbox's own store or a real one."""
+"""What a controller of the sandbox may ask of a cluster: the sandbox's own store or a real one."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -28,26 +28,28 @@ class ApiError(Exception):
 
 
 class Api(Protocol):
-    """The calls of the controllers. Objects are plain dicts as Kubernetes writes them, and belong to the caller.
+    """The calls of the controllers. Objects are plain dicts as Kubernetes writes them, and the caller's own.
 
-    ``kind`` is the object's ``kind`` ("Pod"); ``namespace`` is None for cluster-wide kinds. Every call may raise
-    :class:`ApiError`.
+    ``kind`` is the object's ``kind`` ("Pod"); ``namespace`` is None for cluster-wide kinds. Every call may
+    raise :class:`ApiError`.
     """
 
     def get(self, kind: str, namespace: str | None, name: str) -> Obj | None:
         """The object, or None where there is none."""
         ...
 
-    def list(self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None) -> list[Obj]:
+    def list(
+        self, kind: str, namespace: str | None = None, labels: dict[str, str] | None = None
+    ) -> list[Obj]:
         """All objects of a kind, in every namespace where none is given, whose labels include ``labels``."""
         ...
 
     def create(self, obj: Obj, dry_run: bool = False) -> Obj:
-        """Create; 409 AlreadyExists, 422 by validation or policy, 403 by quota or LimitRange, 404 no namespace."""
+        """Create; 409 AlreadyExists, 422 validation or policy, 403 quota or LimitRange, 404 no namespace."""
         ...
 
     def update(self, obj: Obj) -> Obj:
-        """Replace all but the status; 409 Conflict where ``metadata.resourceVersion`` is set and not the present."""
+        """Replace all but the status; 409 where ``metadata.resourceVersion`` is set and not the present."""
         ...
 
     def update_status(self, obj: Obj) -> Obj:
@@ -65,15 +67,15 @@ class Api(Protocol):
     ) -> bool:
         """Ask for deletion; False where the object is gone already, 409 where it has another uid.
 
-        A pod bound to a node only gets its ``deletionTimestamp``: the kubelet ends it with ``grace_seconds=0``.
-        An object with finalizers stays until an update takes the last one away.
+        A pod bound to a node only gets its ``deletionTimestamp``: the kubelet ends it with
+        ``grace_seconds=0``. An object with finalizers stays until an update takes the last one away.
         """
         ...
 
     def watch(self, kinds: Sequence[str], stop: threading.Event | None = None) -> Iterator[tuple[str, Obj]]:
         """Changes as ("ADDED" | "MODIFIED" | "DELETED", object), beginning with what is there as ADDED.
 
-        Ends within a second after ``stop`` is set. An error of the transport is raised; the caller starts again.
+        Ends within a second after ``stop`` is set. An error of the transport is raised: start again.
         """
         ...
 
