@@ -1,0 +1,8 @@
+"""Addresses: pages, /api/v1/, /admin/, health."""
+
+from django.contrib import admin
+from django.urls import path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+]
