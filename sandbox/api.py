@@ -79,6 +79,12 @@ class Api(Protocol):
         """
         ...
 
+    def acting(self, component: str) -> "Api":
+        """The same API in the name of a controller ("replicaset-controller", "job-controller",
+        "resource-claim-controller", "kube-scheduler", "kubelet", ...), as policies and managedFields see it.
+        """
+        ...
+
     def append_log(self, namespace: str, pod: str, container: str, text: str) -> None:
         """Add to the log of a pod's present container (text with its line ends)."""
         ...
