@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Identity:
-    """A process: pid and clock tick of its start (field 22 of /proc/PID/stat), so that a reused pid is told."""
+    """A process: pid and clock tick of its start (field 22 of /proc/PID/stat): a reused pid is told."""
 
     pid: int
     started: int

