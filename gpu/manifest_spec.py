@@ -1,4 +1,4 @@
-"""The frozen description of a slice: what a person set, what the package promises. Stored as JSON with the row."""
+"""The frozen description of a slice: what a person set and what its package promises."""
 
 from __future__ import annotations
 

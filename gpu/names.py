@@ -1,8 +1,8 @@
 """Object names and labels of a slice, made from what a person typed.
 
 A display name is free text of any language and is kept as typed. The object name made from it is a DNS-1035
-label (begins with a letter, `[-a-z0-9]`, ends with a letter or digit), because a Service accepts nothing else,
-and is short enough that every name and label value made from it stays within 63 characters.
+label (`[a-z]([-a-z0-9]*[a-z0-9])?`), because a Service accepts nothing else, and is so short that every name and
+label value made from it stays within 63 characters.
 """
 
 from __future__ import annotations
