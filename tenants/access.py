@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
@@ -12,8 +11,6 @@ from django.http import Http404
 from django.utils.translation import gettext as _
 
 from tenants.models import ApiToken, Membership, Project, Tenant, User
-
-M = TypeVar("M", bound=Model)
 
 
 @dataclass(frozen=True)
@@ -42,12 +39,12 @@ def memberships(actor: Actor) -> QuerySet[Membership]:
     return rows.filter(tenant=actor.token.tenant_id) if actor.token else rows
 
 
-def visible(rows: QuerySet[M], actor: Actor, tenant_path: str) -> QuerySet[M]:
+def visible[M: Model](rows: QuerySet[M], actor: Actor, tenant_path: str) -> QuerySet[M]:
     """Restrict `rows` to the actor's tenants; `tenant_path` is the look-up to the tenant, as `project__tenant`."""
     return rows.filter(**{f"{tenant_path}__in": memberships(actor).values("tenant")})
 
 
-def get_or_404(rows: QuerySet[M], actor: Actor, tenant_path: str, **lookup: object) -> M:
+def get_or_404[M: Model](rows: QuerySet[M], actor: Actor, tenant_path: str, **lookup: object) -> M:
     """Return the one row of the actor's tenants that `lookup` names; raises Http404 otherwise."""
     row = visible(rows, actor, tenant_path).filter(**lookup).first()
     if row is None:

@@ -43,7 +43,7 @@ class Package(models.Model):
         _("price per hour"), max_digits=10, decimal_places=4, validators=[MinValueValidator(Decimal(0))]
     )
     currency = models.CharField(_("currency"), max_length=3, default="EUR")
-    device_class = models.CharField(_("DeviceClass"), max_length=63, unique=True, validators=[dns_name])
+    device_class = models.CharField(_("DeviceClass"), max_length=63, validators=[dns_name])
     profile_id = models.CharField(_("profile id"), max_length=63, validators=[dns_name])
     on_sale = models.BooleanField(_("on sale"), default=True)
     position = models.PositiveSmallIntegerField(_("position"), default=0)

@@ -1,0 +1,197 @@
+"""What an order would meet: the same judgement for the preview and, under the lock, for the order itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Literal
+
+from gpu import contract
+from gpu.capacity import Capacity, capacity
+from gpu.contract import Finding
+from gpu.facts import Freshness, ProjectFacts, cards, project_facts
+from gpu.headroom import (
+    Asked,
+    Limits,
+    Objection,
+    Refused,
+    Room,
+    Shortage,
+    effective_request,
+    fits,
+    headroom,
+    parse_limit_ranges,
+    parse_quota,
+)
+from gpu.holders import Holding, holding
+from gpu.manifests import SliceSpec, WorkloadSpec, render
+from gpu.models import Package, Slice
+from gpu.quantities import QuantityError, parse
+from tenants.models import Project
+
+Verdict = Literal["starts", "waits_for_card", "waits_for_pool", "over_entitlement", "refused", "unknown"]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """What would happen to an order.
+
+    `rooms` is the project's headroom before the order (what its waiting orders will take is taken off), `demand` what
+    the order asks of it, both by ResourceQuota key in base units. `capacity` is None before the cards were seen.
+    """
+
+    package: Package
+    documents: tuple[dict[str, object], ...]
+    findings: tuple[Finding, ...]
+    holding: Holding
+    rooms: Mapping[str, Room]
+    demand: Mapping[str, Decimal]
+    shortages: tuple[Shortage, ...]
+    objections: tuple[Objection, ...]
+    never_fits: tuple[Shortage, ...]
+    capacity: Capacity | None
+    freshness: Freshness
+
+    @property
+    def refused(self) -> tuple[Finding, ...]:
+        """The findings that forbid the order."""
+        return tuple(finding for finding in self.findings if finding.level == "refused")
+
+    @property
+    def verdict(self) -> Verdict:
+        """The one answer, the worst first."""
+        if self.refused or self.objections or self.never_fits:
+            return "refused"
+        if self.holding.left < 1:
+            return "over_entitlement"
+        if self.shortages:
+            return "waits_for_pool"
+        if self.capacity is None or self.freshness.as_of is None:
+            return "unknown"
+        return "starts" if self.capacity.starts_now else "waits_for_card"
+
+    @property
+    def needs_consent(self) -> bool:
+        """Whether the person must agree to wait before the order is sent."""
+        return self.verdict in ("waits_for_card", "waits_for_pool")
+
+
+def assess(
+    project: Project,
+    package: Package,
+    workload: WorkloadSpec,
+    app: str,
+    *,
+    current: Slice | None = None,
+    facts: ProjectFacts | None = None,
+) -> Assessment:
+    """Judge an order of `workload` on `package`, or a change or start of the slice `current`.
+
+    `current` and what it holds are left out of what is used: its old pod goes before the new one comes (Recreate).
+    """
+    facts = facts or project_facts(project.namespace, events=False)
+    held = holding(project, [package], facts, without=current)[package.pk]
+    spec = SliceSpec(
+        namespace=project.namespace,
+        app=app,
+        terms=current.package_terms if current else package.terms,
+        workload=workload,
+        replicas=1,
+        restart=0,
+        slice_id=current.public_id if current else "sl_preview",
+    )
+    findings = contract.check_workload(workload)
+    documents: tuple[dict[str, object], ...] = ()
+    demand: dict[str, Decimal] = {}
+    objections: tuple[Objection, ...] = ()
+    limits = parse_limit_ranges(facts.limit_ranges)
+    if not any(finding.level == "refused" for finding in findings):
+        documents = render(spec)
+        findings += contract.check(documents, [spec.terms])
+        demand, objections = demand_of(workload, spec.terms.device_class, limits)
+    rooms = _rooms(project, facts, limits, current)
+    shortages = tuple(item for item in fits(demand, rooms) if not _is_device_key(item.key))
+    if current is not None and workload.volume is not None and facts.of(app, "PersistentVolumeClaim"):
+        shortages = tuple(item for item in shortages if not _is_storage_key(item.key))
+    never = tuple(
+        item for item in shortages if (hard := rooms[item.key].hard) is not None and item.needed > hard
+    )
+    slices, claims = cards()
+    return Assessment(
+        package=package,
+        documents=documents,
+        findings=findings,
+        holding=held,
+        rooms=rooms,
+        demand=demand,
+        shortages=shortages,
+        objections=objections,
+        never_fits=never,
+        capacity=capacity(slices, claims, package.terms, package.card_product) if slices else None,
+        freshness=facts.freshness,
+    )
+
+
+def demand_of(
+    workload: WorkloadSpec, device_class: str, limits: Limits
+) -> tuple[dict[str, Decimal], tuple[Objection, ...]]:
+    """Return what a workload takes from a project by quota key (base units), and what a LimitRange refuses."""
+    asked = Asked(
+        _quantity(workload.cpu_request),
+        _quantity(workload.cpu_limit),
+        _quantity(workload.memory_request),
+        _quantity(workload.memory_limit),
+    )
+    outcome = effective_request(asked, limits)
+    if isinstance(outcome, Refused):
+        return {}, outcome.objections
+    volume = workload.volume
+    return outcome.as_quota(
+        device_classes={device_class: 1},
+        storage=parse(volume.size) if volume else None,
+        storage_class=(volume.storage_class or "") if volume else "",
+    ), ()
+
+
+def _rooms(
+    project: Project, facts: ProjectFacts, limits: Limits, current: Slice | None
+) -> Mapping[str, Room]:
+    """The project's headroom, less what orders will take whose objects the cluster has not charged yet.
+
+    What `current` holds now counts as free: its old pod goes before the new one comes.
+    """
+    pending: dict[str, Decimal] = {}
+    for row in Slice.objects.filter(project=project, ended_at=None, intent=Slice.Intent.RUN):
+        charged = any(not pod["metadata"].get("deletionTimestamp") for pod in facts.of(row.app, "Pod"))
+        is_current = current is not None and row.pk == current.pk
+        if charged != is_current:
+            continue
+        stored = is_current or bool(facts.of(row.app, "PersistentVolumeClaim"))
+        for key, needed in demand_of(row.workload, row.package_terms.device_class, limits)[0].items():
+            if not (stored and _is_storage_key(key)):
+                pending[key] = pending.get(key, Decimal(0)) + (-needed if is_current else needed)
+    rooms = headroom(parse_quota(item) for item in facts.quotas)
+    return {key: _less(room, pending.get(key, Decimal(0))) for key, room in rooms.items()}
+
+
+def _less(room: Room, taken: Decimal) -> Room:
+    if room.left is None or room.used is None or not taken:
+        return room
+    real = room.left - room.over_by - taken
+    return replace(room, used=room.used + taken, left=max(real, Decimal(0)), over_by=max(-real, Decimal(0)))
+
+
+def _is_storage_key(key: str) -> bool:
+    return key.endswith(("requests.storage", "persistentvolumeclaims"))
+
+
+def _quantity(text: str) -> Decimal | None:
+    try:
+        return parse(text) if text else None
+    except QuantityError:
+        return None
+
+
+def _is_device_key(key: str) -> bool:
+    return "deviceclass.resource.k8s.io" in key

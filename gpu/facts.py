@@ -1,0 +1,127 @@
+"""Reads Observed rows: what the watcher last saw of a project, and how old that is. Writes nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
+from django.utils import timezone
+
+from gpu.diagnosis import Seen
+from gpu.models import Observed, WatchState
+
+APP_KINDS = (
+    "Deployment",
+    "ReplicaSet",
+    "Pod",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+    "PersistentVolumeClaim",
+    "Service",
+    "Job",
+)
+PROJECT_KINDS = ("ResourceQuota", "LimitRange")
+CLUSTER_KINDS = ("ResourceSlice",)
+WATCHED_KINDS = (*APP_KINDS, *PROJECT_KINDS, *CLUSTER_KINDS, "Event")
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """How old the facts are. `as_of` is the oldest sign of life among all watches; None before the first."""
+
+    as_of: datetime | None
+    age_s: float | None
+    reachable: bool
+
+    @property
+    def stale(self) -> bool:
+        """Whether the facts are older than ux.md lets pass without a word."""
+        return self.age_s is None or self.age_s > settings.STALE_AFTER_S
+
+
+def freshness(now: datetime | None = None) -> Freshness:
+    """Return how old the facts are; `reachable` is False while a watch fails or the watcher is silent."""
+    now = now or timezone.now()
+    states = list(WatchState.objects.filter(kind__in=WATCHED_KINDS))
+    if len(states) < len(WATCHED_KINDS) or any(state.seen_at is None for state in states):
+        return Freshness(None, None, reachable=not any(state.failing_since for state in states))
+    as_of = min(state.seen_at for state in states if state.seen_at is not None)
+    age = max(0.0, (now - as_of).total_seconds())
+    failing = any(
+        state.failing_since and now - state.failing_since > timedelta(seconds=5) for state in states
+    )
+    return Freshness(as_of, age, reachable=not failing and age <= settings.STALE_AFTER_S)
+
+
+@dataclass(frozen=True)
+class ProjectFacts:
+    """Everything seen in one namespace, by app, with the namespace's quotas and limit ranges."""
+
+    freshness: Freshness
+    by_app: Mapping[str, Mapping[str, Sequence[Object]]]
+    quotas: Sequence[Object]
+    limit_ranges: Sequence[Object]
+    events: Mapping[str, Sequence[Object]] = field(default_factory=dict)
+
+    def of(self, app: str, kind: str) -> Sequence[Object]:
+        """Return the objects of a kind that belong to an app."""
+        return self.by_app.get(app, {}).get(kind, ())
+
+    def seen(self, app: str) -> Seen:
+        """Return what the diagnosis looks at for one app."""
+        objects: dict[str, Sequence[Object]] = {kind: self.of(app, kind) for kind in APP_KINDS}
+        uids = [item["metadata"]["uid"] for items in objects.values() for item in items]
+        objects["Event"] = [event for uid in uids for event in self.events.get(uid, ())]
+        objects["ResourceQuota"] = self.quotas
+        return Seen(objects=objects, as_of=self.freshness.as_of, reachable=self.freshness.reachable)
+
+    def claims(self) -> Iterable[tuple[str, Object]]:
+        """Yield every ResourceClaim of the namespace with its app (empty for a foreign one)."""
+        for app, kinds in self.by_app.items():
+            for claim in kinds.get("ResourceClaim", ()):
+                yield app, claim
+
+
+def project_facts(
+    namespace: str, apps: Collection[str] | None = None, *, events: bool = True
+) -> ProjectFacts:
+    """Read what was seen in `namespace`, of all apps or only of `apps`, in at most three queries."""
+    rows = Observed.objects.filter(namespace=namespace, kind__in=(*APP_KINDS, *PROJECT_KINDS))
+    if apps is not None:
+        rows = rows.filter(Q(app__in=apps) | Q(kind__in=PROJECT_KINDS))
+    by_app: dict[str, dict[str, list[Object]]] = defaultdict(lambda: defaultdict(list))
+    of_project: dict[str, list[Object]] = defaultdict(list)
+    uids: list[str] = []
+    for kind, app, uid, data in rows.order_by("kind", "name").values_list("kind", "app", "uid", "data"):
+        if kind in PROJECT_KINDS:
+            of_project[kind].append(data)
+        else:
+            by_app[app][kind].append(data)
+            if app:
+                uids.append(uid)
+    by_uid: dict[str, list[Object]] = defaultdict(list)
+    if events and uids:
+        found = Observed.objects.filter(involved_uid__in=uids).values_list("involved_uid", "data")
+        for uid, data in found:
+            by_uid[uid].append(data)
+    return ProjectFacts(
+        freshness=freshness(),
+        by_app=by_app,
+        quotas=of_project["ResourceQuota"],
+        limit_ranges=of_project["LimitRange"],
+        events=by_uid,
+    )
+
+
+def cards() -> tuple[list[Object], list[Object]]:
+    """Return every ResourceSlice and every ResourceClaim of the cluster, for counting capacity only."""
+    slices = list(Observed.objects.filter(kind="ResourceSlice").values_list("data", flat=True))
+    claims = list(Observed.objects.filter(kind="ResourceClaim").values_list("data", flat=True))
+    return slices, claims

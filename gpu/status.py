@@ -1,0 +1,296 @@
+"""What a page or the API says of a project and its slices: frozen, rendered in the reader's language.
+
+Reads intent (Slice rows) and what was observed, and joins them with the diagnosis. Nothing here calls the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
+
+from gpu import diagnosis, wording
+from gpu.capacity import Capacity, capacity
+from gpu.diagnosis import Diagnosis, Intent, Step
+from gpu.facts import Freshness, ProjectFacts, cards, project_facts
+from gpu.headroom import Room, headroom, parse_quota
+from gpu.holders import Holding, holding
+from gpu.messages import Count, Text
+from gpu.models import Package, Slice
+from gpu.order_rules import resource_name
+from gpu.quantities import percent
+from tenants.models import Project
+
+WHO = {
+    "nobody": gettext_noop("Nobody needs to do anything"),
+    "member": gettext_noop("You or a team mate"),
+    "owner": gettext_noop("An owner of your tenant"),
+    "operator": gettext_noop("The platform's operators"),
+}
+POOL_KEYS = (
+    "requests.cpu",
+    "limits.cpu",
+    "requests.memory",
+    "limits.memory",
+    "requests.storage",
+    "persistentvolumeclaims",
+    "pods",
+)
+NEEDS_SOMEBODY = ("member", "owner", "operator")
+
+
+@dataclass(frozen=True)
+class SliceStatus:
+    """One slice for a reader. `allowed` holds the actions its state allows."""
+
+    slice: Slice
+    project: Project
+    package: Package
+    diagnosis: Diagnosis
+    freshness: Freshness
+    state_label: str
+    colour: str
+    icon: str
+    sentence: str
+    next_step: str
+    causes: tuple[str, ...]
+    who_label: str
+    allowed: frozenset[str]
+
+    @property
+    def state(self) -> str:
+        """The stable code of ux.md."""
+        return self.diagnosis.state
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The stepper."""
+        return self.diagnosis.steps
+
+    @property
+    def needs_somebody(self) -> bool:
+        """Whether somebody has to act."""
+        return self.diagnosis.who in NEEDS_SOMEBODY
+
+
+@dataclass(frozen=True)
+class PackageLine:
+    """A package in a project: entitlement, use and capacity are three numbers and are never mixed."""
+
+    package: Package
+    holding: Holding
+    capacity: Capacity | None
+    free_to_order: int
+    reason: str
+    """Why none can be ordered, empty where one can."""
+
+    @property
+    def in_use(self) -> int:
+        """Slices that have a card."""
+        return self.holding.used - self.holding.waiting
+
+
+@dataclass(frozen=True)
+class PoolLine:
+    """One dimension of the project's pool; `hard` None is unlimited, `left` None is unknown. Base units."""
+
+    key: str
+    label: str
+    room: Room | None
+    used_percent: Decimal | None
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether no quota limits this dimension."""
+        return self.room is None
+
+    def shown(self, value: Decimal | None) -> str:
+        """Return an amount of this dimension with its unit, `unknown` where it is."""
+        if value is None:
+            return _("unknown")
+        if self.key.endswith(".cpu"):
+            return wording.cpu(value)
+        if self.key.endswith((".memory", ".storage")):
+            return wording.memory(value)
+        return wording.number(value)
+
+    @property
+    def used_text(self) -> str:
+        """What is used, with its unit."""
+        return self.shown(self.room.used if self.room else None)
+
+    @property
+    def hard_text(self) -> str:
+        """What may be used, with its unit."""
+        return self.shown(self.room.hard) if self.room else _("no limit")
+
+    @property
+    def left_text(self) -> str:
+        """What is left, with its unit."""
+        return self.shown(self.room.left) if self.room else _("no limit")
+
+
+@dataclass(frozen=True)
+class ProjectStatus:
+    """The start page of a project, and its API twin."""
+
+    project: Project
+    answer: str
+    packages: tuple[PackageLine, ...]
+    pool: tuple[PoolLine, ...]
+    slices: tuple[SliceStatus, ...]
+    freshness: Freshness
+
+
+def intent_of(row: Slice) -> Intent:
+    """Return the diagnosis' view of a row."""
+    return Intent(
+        slice_id=row.public_id,
+        app=row.app,
+        namespace=row.project.namespace,
+        wanted=row.intent,
+        action="released" if row.ended_at and row.intent == Slice.Intent.RELEASE else row.action,
+        action_code=row.action_code,
+        action_message=row.action_message,
+        action_policy=row.action_policy,
+        ordered_at=row.created_at,
+        device_class=row.terms["device_class"],
+        package_label=row.package.name,
+        has_volume=bool(row.spec.get("volume")),
+        has_port=row.spec.get("port") is not None,
+        generation=row.generation,
+    )
+
+
+def slice_status(row: Slice, facts: ProjectFacts | None = None) -> SliceStatus:
+    """Return the status of one slice; `row` comes with its project and package."""
+    facts = facts or project_facts(row.project.namespace, [row.app])
+    found = diagnosis.explain(intent_of(row), facts.seen(row.app), timezone.now())
+    info = diagnosis.STATES[found.state]
+    return SliceStatus(
+        slice=row,
+        project=row.project,
+        package=row.package,
+        diagnosis=found,
+        freshness=facts.freshness,
+        state_label=_(info.label),
+        colour=info.colour,
+        icon=info.icon,
+        sentence=wording.render(found.sentence),
+        next_step=wording.render(found.next_step),
+        causes=tuple(wording.render(cause) for cause in found.causes),
+        who_label=_(WHO[found.who]),
+        allowed=allowed_actions(row),
+    )
+
+
+def allowed_actions(row: Slice) -> frozenset[str]:
+    """Return the actions a slice's intent allows."""
+    if row.ended_at is not None or row.intent == Slice.Intent.RELEASE:
+        return frozenset()
+    if row.intent == Slice.Intent.STOP:
+        return frozenset({"start", "change", "release"})
+    return frozenset({"stop", "restart", "change", "release"})
+
+
+def slice_statuses(project: Project, rows: Iterable[Slice]) -> tuple[SliceStatus, ...]:
+    """Return the statuses of slices of one project, in the order given, with a fixed number of queries."""
+    found = list(rows)
+    facts = project_facts(project.namespace, {row.app for row in found})
+    return tuple(slice_status(row, facts) for row in found)
+
+
+def project_status(project: Project) -> ProjectStatus:
+    """Return everything the start page of a project says."""
+    facts = project_facts(project.namespace)
+    on_sale = list(Package.objects.filter(on_sale=True))
+    held = holding(project, on_sale, facts)
+    resource_slices, claims = cards()
+    rooms = headroom(parse_quota(item) for item in facts.quotas)
+    packages = tuple(
+        _package_line(
+            held[package.pk],
+            capacity(resource_slices, claims, package.terms, package.card_product)
+            if resource_slices
+            else None,
+        )
+        for package in on_sale
+    )
+    pool = tuple(_pool_line(key, rooms.get(key)) for key in POOL_KEYS)
+    rows = project.slices.filter(ended_at=None).select_related("package", "order__user", "project")
+    slices = sorted(
+        (slice_status(row, facts) for row in rows), key=lambda item: (not item.needs_somebody, -item.slice.pk)
+    )
+    return ProjectStatus(
+        project=project,
+        answer=_answer(packages, pool),
+        packages=packages,
+        pool=pool,
+        slices=tuple(slices),
+        freshness=facts.freshness,
+    )
+
+
+def _package_line(held: Holding, free: Capacity | None) -> PackageLine:
+    if held.entitled == 0:
+        reason = _("This project has no entitlement for this package. An owner can request one.")
+    elif held.left == 0:
+        reason = _("The entitlement is used up. Release or stop a slice, or let an owner request more.")
+    else:
+        reason = ""
+    return PackageLine(
+        package=held.package, holding=held, capacity=free, free_to_order=held.left, reason=reason
+    )
+
+
+def _pool_line(key: str, room: Room | None) -> PoolLine:
+    return PoolLine(
+        key=key,
+        label=wording.render(resource_name(key)),
+        room=room,
+        used_percent=percent(room.used, room.hard) if room else None,
+    )
+
+
+def _answer(packages: Sequence[PackageLine], pool: Sequence[PoolLine]) -> str:
+    """One line that answers: what have I got, can I have more, what is the limit."""
+    entitled = sum(line.holding.entitled for line in packages)
+    used = sum(line.holding.used for line in packages)
+    waiting = sum(line.holding.waiting for line in packages)
+    left = sum(line.free_to_order for line in packages)
+    parts = [
+        wording.render(
+            Text(
+                gettext_noop("%(used)s of %(entitled)s slices in use, %(waiting)s waiting."),
+                {"used": Count(used - waiting), "entitled": Count(entitled), "waiting": Count(waiting)},
+            )
+        )
+    ]
+    full = [line for line in pool if line.room and line.room.left is not None and line.room.left <= 0]
+    if entitled == 0:
+        parts.append(_("This project has no entitlement yet. Ask an owner to request one."))
+    elif left == 0:
+        parts.append(_("Your entitlement is the limit: release a slice, or let an owner request more."))
+    elif full:
+        parts.append(_("A new one would wait: no %(what)s left in the project.") % {"what": full[0].label})
+    else:
+        parts.append(
+            ngettext("You can order %(count)s more.", "You can order %(count)s more.", left)
+            % {"count": wording.number(left)}
+        )
+    return " ".join(parts)
+
+
+@dataclass(frozen=True)
+class TimelineLine:
+    """One thing that happened: ours (somebody's action) or the cluster's (an event), with its absolute time."""
+
+    at: datetime
+    sentence: str
+    actor: str
+    warning: bool = False
