@@ -78,7 +78,7 @@ def install(kind: str) -> int:
 
 
 def _runs(python: Path) -> bool:
-    test = [python, "-c", "import sys, pip; assert sys.version_info >= (3, 12)"]
+    test = [str(python), "-c", "import sys, pip; assert sys.version_info >= (3, 12)"]
     try:
         return subprocess.run(test, capture_output=True, check=False).returncode == 0
     except OSError:
@@ -125,7 +125,7 @@ def main(arguments: Sequence[str]) -> int:
         except BlockingIOError:
             print("Another start is installing; waiting for it", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
-        check = [VENV / "bin" / "python", __file__, "--check", kind]
+        check = [str(VENV / "bin" / "python"), __file__, "--check", kind]
         if _runs(VENV / "bin" / "python") and subprocess.run(check, check=False).returncode == 0:
             return 0
         return install(kind)

@@ -1,0 +1,35 @@
+# PYTHON=/path/to/python chooses the Python; otherwise one is found by trying (dev/bootstrap.sh).
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-reset install test lint fmt messages lock
+
+RUN = .venv/bin/python -m
+
+help: ## Show this
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+demo: ## Start the portal with everything it needs (PORT=, DATABASE_URL=, REDIS_URL=, KUBECONFIG=)
+	@sh dev/bootstrap.sh demo
+	@exec $(RUN) dev.demo
+
+demo-reset: ## Empty the demo's data
+	@sh dev/bootstrap.sh demo
+	@exec $(RUN) dev.demo --reset
+
+install: ## Make the environment for development
+	@sh dev/bootstrap.sh dev
+
+test: install ## Run every check, as CI does
+	@exec $(RUN) dev.check
+
+lint: install ## Run the checks without the tests
+	@exec $(RUN) dev.check --static
+
+fmt: install ## Format the code and mend what the linter can
+	@$(RUN) ruff check --fix-only --quiet .
+	@$(RUN) ruff format .
+
+messages: install ## Update and compile the German catalogue
+	@$(RUN) dev.messages update
+
+lock: install ## Lock requirements/*.in anew (ARGS=--upgrade)
+	@dev/lock.sh $(ARGS)
