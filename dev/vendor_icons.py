@@ -1,7 +1,8 @@
 """Build the icon sprite of the pages from an unpacked `@tabler/icons` package.
 
 Usage: python dev/vendor_icons.py PATH_TO_PACKAGE
-Writes static/vendor/tabler-icons/sprite.svg with the icons named below, each a <symbol> with the icon's name as id.
+Writes static/vendor/tabler-icons/sprite.svg with the icons of icons.txt beside it, each a <symbol> with the
+icon's name as id.
 """
 
 from __future__ import annotations
@@ -10,17 +11,10 @@ import re
 import sys
 from pathlib import Path
 
-ICONS = (
-    "adjustments-horizontal alert-circle alert-triangle arrow-back-up arrow-left arrow-right ban box check chevron-down "
-    "chevron-right circle-check circle-dashed circle-dot circle-x clock-pause cloud-download cloud-off coin copy cpu "
-    "database device-desktop download external-link eye file-code gauge ghost-2 gpu heartbeat help-circle history "
-    "hourglass info-circle key language layout-dashboard list-details loader-2 lock logout menu-2 memory moon package "
-    "pencil photo-off player-play player-stop plug-connected plus refresh rocket rotate-clockwise search selector "
-    "server-2 server-off settings shield-off stack-2 sun terminal-2 trash user users world x zzz"
-).split()
-
-TARGET = Path(__file__).resolve().parent.parent / "static/vendor/tabler-icons/sprite.svg"
-DRAWING = 'fill="none" stroke="currentColor" stroke-width="1.75" stroke-linecap="round" stroke-linejoin="round"'
+FOLDER = Path(__file__).resolve().parent.parent / "static/vendor/tabler-icons"
+DRAWING = (
+    'fill="none" stroke="currentColor" stroke-width="1.75" stroke-linecap="round" stroke-linejoin="round"'
+)
 
 
 def symbol(source: str, name: str) -> str:
@@ -33,8 +27,13 @@ def symbol(source: str, name: str) -> str:
 def main(package: Path) -> None:
     """Write the sprite from the outline icons of `package`."""
     outline = package / "icons/outline"
-    symbols = [symbol((outline / f"{name}.svg").read_text(), name) for name in ICONS]
-    TARGET.write_text('<svg xmlns="http://www.w3.org/2000/svg">\n' + "\n".join(symbols) + "\n</svg>\n")
+    symbols = [
+        symbol((outline / f"{name}.svg").read_text(), name)
+        for name in (FOLDER / "icons.txt").read_text().split()
+    ]
+    (FOLDER / "sprite.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg">\n' + "\n".join(symbols) + "\n</svg>\n"
+    )
 
 
 if __name__ == "__main__":

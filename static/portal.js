@@ -1,0 +1,241 @@
+// Behaviour of the pages. Everything here is a comfort: without it forms still post and links still lead.
+// Texts come from <template> elements of the page, so that they are translated with it.
+
+const $ = (selector, root = document) => root.querySelector(selector);
+const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+const language = document.documentElement.lang || "en";
+
+for (const element of $$("[data-needs-script]")) element.hidden = false;
+
+// Theme: a cookie, so that the server sets it before the first paint.
+function markTheme() {
+  const chosen = document.documentElement.dataset.bsTheme || "";
+  for (const button of $$("[data-theme]")) button.setAttribute("aria-pressed", String(button.dataset.theme === chosen));
+}
+function setTheme(theme) {
+  if (theme) document.documentElement.dataset.bsTheme = theme;
+  else delete document.documentElement.dataset.bsTheme;
+  const secure = location.protocol === "https:" ? "; Secure" : "";
+  document.cookie = `theme=${theme}; path=/; max-age=${theme ? 31536000 : 0}; SameSite=Lax${secure}`;
+  markTheme();
+}
+markTheme();
+
+// Relative times keep counting. The server writes them first, in the same words.
+const relative = new Intl.RelativeTimeFormat(language, { numeric: "always" });
+function countTimes() {
+  for (const element of $$("time[data-ago]")) {
+    const seconds = Math.max(0, Math.floor((Date.now() - Date.parse(element.dateTime)) / 1000));
+    const [amount, unit] =
+      seconds < 60 ? [seconds, "second"]
+        : seconds < 3600 ? [Math.floor(seconds / 60), "minute"]
+          : seconds < 172800 ? [Math.floor(seconds / 3600), "hour"]
+            : [Math.floor(seconds / 86400), "day"];
+    const text = relative.format(-amount, unit);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+setInterval(countTimes, 1000);
+
+// Notices that the page itself has to give.
+function toast(id, requestId) {
+  const box = $("#toasts");
+  if ($(`[data-toast="${id}"]`, box)) return;
+  const notice = $(`#toast-${id}`).content.firstElementChild.cloneNode(true);
+  notice.dataset.toast = id;
+  const place = $("[data-request-id]", notice);
+  if (place && requestId) place.textContent = requestId;
+  box.append(notice);
+}
+const dropToast = (id) => $(`[data-toast="${id}"]`)?.remove();
+
+async function copy(button) {
+  const text = button.dataset.copyText ?? $(button.dataset.copy).textContent;
+  await navigator.clipboard.writeText(text.replace(/\n$/, ""));
+  const before = [...button.childNodes].map((node) => node.cloneNode(true));
+  button.replaceChildren($("#text-copied").content.cloneNode(true));
+  setTimeout(() => button.replaceChildren(...before), 1600);
+}
+
+function download(button) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([$(button.dataset.source).textContent], { type: "application/yaml" }));
+  link.download = button.dataset.download;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+function mend(button) {
+  const field = document.getElementsByName(button.dataset.mendField)[0];
+  if (!field) return;
+  field.value = button.dataset.mendValue;
+  field.closest("details")?.setAttribute("open", "");
+  field.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+document.addEventListener("click", (event) => {
+  const on = (selector) => event.target.closest(selector);
+  for (const menu of $$("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+  let target;
+  if ((target = on("[data-theme]"))) setTheme(target.dataset.theme);
+  else if ((target = on("[data-copy], [data-copy-text]"))) copy(target);
+  else if ((target = on("[data-download]"))) download(target);
+  else if ((target = on("[data-mend-field]"))) mend(target);
+  else if (on("[data-reload]")) location.reload();
+  else if (on("[data-close-dialog]")) { event.preventDefault(); $("#dialog").close(); }
+  else if (event.target === $("#dialog")) $("#dialog").close();
+  else if (on("[data-forget]")) sessionStorage.clear();
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    const menu = $("details.menu[open]");
+    if (menu) { menu.open = false; $("summary", menu).focus(); }
+  }
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if (event.key === "/" && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    const search = $("[data-search]");
+    if (search) { event.preventDefault(); search.focus(); search.select(); }
+  }
+});
+
+// A copy of what is typed, for this tab only: a session that ran out, a reload, a new token lose nothing.
+function keepKey(form) { return `keep:${form.dataset.keep}`; }
+function keepForm(form) {
+  const values = {};
+  for (const field of form.elements) {
+    if (!field.name || field.type === "hidden" || field.type === "password" || field.type === "submit") continue;
+    if (field.type === "checkbox") values[field.name] = field.checked;
+    else if (field.type !== "radio" || field.checked) values[field.name] = field.value;
+  }
+  sessionStorage.setItem(keepKey(form), JSON.stringify(values));
+}
+function restoreForm(form) {
+  const stored = sessionStorage.getItem(keepKey(form));
+  if (!stored || form.dataset.filled === "true") return;
+  const values = JSON.parse(stored);
+  for (const field of form.elements) {
+    if (!(field.name in values) || field.type === "hidden") continue;
+    if (field.type === "checkbox") field.checked = values[field.name];
+    else if (field.type === "radio") field.checked = field.value === values[field.name];
+    else field.value = values[field.name];
+  }
+  form.dispatchEvent(new Event("restored", { bubbles: true }));
+}
+for (const form of $$("form[data-keep]")) {
+  restoreForm(form);
+  form.addEventListener("input", () => keepForm(form));
+  form.addEventListener("change", () => keepForm(form));
+}
+for (const element of $$("[data-kept-done]")) sessionStorage.removeItem(`keep:${element.dataset.keptDone}`);
+
+// A template fills the fields that nobody has typed into.
+document.addEventListener("input", (event) => { if (event.isTrusted) event.target.dataset.typed = "true"; });
+document.addEventListener("change", (event) => {
+  const fill = event.target.dataset.fill;
+  if (!fill) return;
+  for (const [name, value] of Object.entries(JSON.parse(fill))) {
+    const field = document.getElementsByName(name)[0];
+    if (!field || field.dataset.typed) continue;
+    if (field.type === "checkbox") field.checked = value;
+    else field.value = value;
+  }
+});
+
+// Cosmetic only: what makes one order of two clicks is the operation key (case C-17).
+document.addEventListener("submit", (event) => {
+  const button = event.submitter;
+  if (!event.target.matches("[data-once]") || !button) return;
+  if (button.classList.contains("busy")) { event.preventDefault(); return; }
+  button.classList.add("busy");
+  button.setAttribute("aria-busy", "true");
+});
+window.addEventListener("pageshow", () => {
+  for (const button of $$(".btn.busy")) { button.classList.remove("busy"); button.removeAttribute("aria-busy"); }
+});
+
+// Live parts: the page says which versions it shows, the server sends what has changed.
+document.addEventListener("htmx:configRequest", (event) => {
+  if (!event.target.matches("[data-live]")) return;
+  event.detail.headers["X-Seen"] = $$("[data-version]").map((part) => `${part.id}:${part.dataset.version}`).join(" ");
+});
+const open = new Map();
+const scroll = new Map();
+document.addEventListener("htmx:oobBeforeSwap", (event) => remember(event.detail.target));
+document.addEventListener("htmx:beforeSwap", (event) => remember(event.detail.target));
+function remember(root) {
+  for (const fold of $$("details[id]", root)) open.set(fold.id, fold.open);
+  for (const box of $$("[data-keep-scroll][id]", root)) scroll.set(box.id, box.scrollTop);
+}
+function restore() {
+  for (const [id, state] of open) { const fold = document.getElementById(id); if (fold) fold.open = state; }
+  for (const [id, top] of scroll) { const box = document.getElementById(id); if (box) box.scrollTop = top; }
+  open.clear();
+  scroll.clear();
+  countTimes();
+  followLog();
+}
+document.addEventListener("htmx:oobAfterSwap", restore);
+document.addEventListener("htmx:afterSwap", (event) => {
+  restore();
+  if (event.detail.target.id === "dialog-body") {
+    const dialog = $("#dialog");
+    dialog.showModal();
+    $("[autofocus], input:not([type=hidden]), button", dialog)?.focus();
+  }
+});
+document.addEventListener("htmx:sendError", () => toast("offline"));
+document.addEventListener("htmx:afterRequest", (event) => { if (event.detail.successful) dropToast("offline"); });
+document.addEventListener("htmx:responseError", (event) => {
+  const request = event.detail.xhr;
+  if (request.status === 403) return;
+  if (request.status === 429) toast("slow");
+  else if (request.status === 404) location.reload();
+  else toast("failed", request.getResponseHeader("X-Request-Id"));
+});
+
+// The log: follows its end while nobody has scrolled up; the search marks and counts.
+function followLog() {
+  const log = $("#log-text");
+  if (!log) return;
+  if ($("#log-follow")?.checked) log.scrollTop = log.scrollHeight;
+  markLog(log);
+}
+function markLog(log) {
+  const word = $("#log-search")?.value.trim() ?? "";
+  const ranges = [];
+  if (word && log.firstChild && "highlights" in CSS) {
+    const text = log.textContent.toLowerCase();
+    for (let at = text.indexOf(word.toLowerCase()); at >= 0; at = text.indexOf(word.toLowerCase(), at + word.length)) {
+      const range = new Range();
+      range.setStart(log.firstChild, at);
+      range.setEnd(log.firstChild, at + word.length);
+      ranges.push(range);
+    }
+  }
+  if ("highlights" in CSS) CSS.highlights.set("log-search", new Highlight(...ranges));
+  const count = $("#log-count");
+  if (count) count.textContent = word ? String(ranges.length) : "";
+  return ranges;
+}
+document.addEventListener("input", (event) => {
+  if (event.target.id !== "log-search") return;
+  const log = $("#log-text");
+  const [first] = log ? markLog(log) : [];
+  if (first) {
+    const follow = $("#log-follow");
+    if (follow) follow.checked = false;
+    log.scrollTop += first.getBoundingClientRect().top - log.getBoundingClientRect().top - 24;
+  }
+});
+document.addEventListener("scroll", (event) => {
+  const log = event.target;
+  const follow = $("#log-follow");
+  if (log.id !== "log-text" || !follow) return;
+  follow.checked = log.scrollHeight - log.scrollTop - log.clientHeight < 24;
+}, true);
+document.addEventListener("change", (event) => { if (event.target.id === "log-follow") followLog(); });
+
+$(".error-summary")?.focus();
+countTimes();
+followLog();
