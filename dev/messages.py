@@ -147,8 +147,8 @@ def update(path: Path = CATALOGUE) -> polib.POFile:
     }
     for message, files in collect().items():
         before = translations.get(message)
-        entry = polib.POEntry(msgid=message.id, occurrences=[(name, "") for name in files])
-        entry.msgctxt = message.context or None
+        context = {"msgctxt": message.context} if message.context else {}
+        entry = polib.POEntry(msgid=message.id, occurrences=[(name, "") for name in files], **context)
         if message.plural:
             entry.msgid_plural = message.plural
             entry.msgstr_plural = before.msgstr_plural if before else {0: "", 1: ""}
