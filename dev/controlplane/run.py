@@ -1,0 +1,76 @@
+"""Runs a control plane with everything of `deploy/` in it until it is told to stop.
+
+    python -m dev.controlplane.run --data DIR [--deploy DIR] [--without-kubelet]
+
+Writes DIR/admin.kubeconfig and DIR/portal.kubeconfig, and prints a line when all is ready.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from dev import processes
+from dev.controlplane import install
+from dev.controlplane.build import BuildError, provide
+from dev.controlplane.client import Refused
+from dev.controlplane.cluster import ControlPlane, StartError
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def main() -> int:
+    """Run until SIGTERM or SIGINT; 1 where something does not start or ends by itself."""
+    parser = argparse.ArgumentParser(prog="dev.controlplane.run", description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, default=Path(".data/controlplane"))
+    parser.add_argument("--deploy", type=Path, default=install.DEPLOY, help="what is applied")
+    parser.add_argument("--without-kubelet", action="store_true", help="no pretended nodes")
+    arguments = parser.parse_args()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, frame: sys.exit(0))
+    begin = time.monotonic()
+    try:
+        with ControlPlane(provide(_say), arguments.data, _say) as plane:
+            install.install(plane.client(), install.documents(arguments.deploy))
+            plane.kubeconfig("admin", plane.token("admin"))
+            plane.kubeconfig("portal", install.portal_token(plane.client()))
+            kubelet = None if arguments.without_kubelet else start_kubelet(plane)
+            try:
+                _say(f"Control plane ready: {plane.server} after {time.monotonic() - begin:.1f} s")
+                _watch_over(plane, kubelet)
+            finally:
+                if kubelet is not None:
+                    processes.stop(kubelet)
+    except (BuildError, StartError, Refused) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def start_kubelet(plane: ControlPlane) -> subprocess.Popen[bytes]:
+    """Start the sandbox's pretended nodes and their kubelet against a control plane."""
+    return processes.spawn(
+        [sys.executable, "-m", "sandbox.kubelet", "--kubeconfig",
+         str(plane.kubeconfig("kubelet", plane.token("kubelet")))],
+        log=plane.folder / "logs" / "kubelet.log", cwd=ROOT,
+    )  # fmt: skip
+
+
+def _watch_over(plane: ControlPlane, kubelet: subprocess.Popen[bytes] | None) -> None:
+    while True:
+        time.sleep(1)
+        plane.check()
+        if kubelet is not None and processes.exit_code(kubelet) is not None:
+            raise StartError(f"The kubelet has ended. Log: {plane.folder / 'logs' / 'kubelet.log'}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
