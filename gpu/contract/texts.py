@@ -24,9 +24,37 @@ _RESERVED = frozenset(
 _RESERVED_BEGINNINGS = ("CUDA_DEVICE_MEMORY_", "CUDA_DEVICE_SM_", "KUBERNETES_")
 
 _SYSTEM_FOLDERS = frozenset(
-    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /opt /proc /root /run /sbin /srv /sys /tmp /usr /usr/bin "
-    "/usr/lib /usr/lib64 /usr/local /usr/local/bin /usr/local/cuda /usr/local/lib /usr/local/nvidia /usr/sbin "
-    "/usr/share /var /var/lib /var/run".split()
+    {
+        *(
+            "/",
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/home",
+            "/lib",
+            "/lib32",
+            "/lib64",
+            "/opt",
+            "/proc",
+            "/root",
+            "/run",
+        ),
+        *(
+            "/sbin",
+            "/srv",
+            "/sys",
+            "/tmp",  # noqa: S108
+            "/usr",
+            "/usr/bin",
+            "/usr/lib",
+            "/usr/lib64",
+            "/usr/local",
+            "/usr/sbin",
+        ),
+        *("/usr/local/bin", "/usr/local/cuda", "/usr/local/lib", "/usr/local/nvidia", "/usr/share", "/var"),
+        *("/var/lib", "/var/run"),
+    }
 )
 _SYSTEM_TREES = ("/proc/", "/sys/", "/dev/", "/var/run/secrets/", "/run/secrets/", "/usr/local/vgpu/")
 
