@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from decimal import Decimal
 
 from django.utils import timezone
@@ -284,13 +283,3 @@ def _answer(packages: Sequence[PackageLine], pool: Sequence[PoolLine]) -> str:
             % {"count": wording.number(left)}
         )
     return " ".join(parts)
-
-
-@dataclass(frozen=True)
-class TimelineLine:
-    """One thing that happened: ours (somebody's action) or the cluster's (an event), with its absolute time."""
-
-    at: datetime
-    sentence: str
-    actor: str
-    warning: bool = False

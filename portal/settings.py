@@ -1,7 +1,7 @@
 """Settings of the portal, read from the environment.
 
-PORTAL_ENV is `production` (the default), `demo` or `test`. Production has no default for a secret or an address: what is
-missing ends the start with a sentence that names the variable.
+PORTAL_ENV is `production` (the default), `demo` or `test`. Production has no default for a secret or an
+address: what is missing ends the start with a sentence that names the variable.
 """
 
 from __future__ import annotations

@@ -1,0 +1,24 @@
+"""Fetches a slice's log from the cluster for a page that asked for it."""
+
+from __future__ import annotations
+
+from gpu.cluster.client import Cluster
+from gpu.cluster.errors import ClusterError
+from gpu.cluster.logs import fetch_log
+from gpu.link import cluster as connected
+from gpu.logcopies import store_log
+from gpu.models import LogCopy
+
+
+def fetch(slice_pk: int, cluster: Cluster | None = None) -> None:
+    """Fetch and keep the log of the slice; a failure is kept as its code, the text at hand stays."""
+    copy = LogCopy.objects.select_related("slice__project").filter(slice=slice_pk).first()
+    if copy is None:
+        return
+    row = copy.slice
+    try:
+        text = fetch_log(cluster or connected(), row.project.namespace, row.app, previous=copy.previous)
+    except ClusterError as error:
+        store_log(row, "", error.code)
+    else:
+        store_log(row, text)

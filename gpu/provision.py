@@ -1,0 +1,105 @@
+"""Row -> manifests -> cluster -> mark. Level-triggered: late, double or after a crash it ends in the same state.
+
+One run a slice at a time (a session advisory lock), so a run that began and did not end has lost its worker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from django.db import connection
+from django.utils import timezone
+
+from gpu import outcomes
+from gpu.cluster.apply import apply_all, delete_all, remove_created
+from gpu.cluster.client import Cluster
+from gpu.cluster.errors import ClusterError, NamespaceMissing
+from gpu.link import cluster as connected
+from gpu.manifests import render
+from gpu.models import Slice
+
+log = logging.getLogger(__name__)
+
+SLICE_LOCK = 0x51CE
+QUOTA_LOCK = 0x90A7
+SETTLED = (Slice.Action.REFUSED, Slice.Action.NEEDS_OPERATOR)
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run ended: `again_in` seconds it is worth another, None when nothing is left to do."""
+
+    again_in: float | None = None
+
+
+@contextmanager
+def only_one(space: int, key: int) -> Iterator[bool]:
+    """Hold a PostgreSQL advisory lock of this session; gives False when somebody else holds it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, key % 2**31])
+        got = bool(cursor.fetchone()[0])
+    try:
+        yield got
+    finally:
+        if got:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key % 2**31])
+
+
+def provision(pk: int, cluster: Cluster | None = None) -> Run:
+    """Bring the slice with this primary key to the cluster, until its row has nothing left to send."""
+    with only_one(SLICE_LOCK, pk) as got:
+        if not got:
+            return Run(again_in=1.0)
+        while True:
+            row = Slice.objects.select_related("project", "package").filter(pk=pk, ended_at=None).first()
+            if row is None or row.applied_generation == row.generation or row.action in SETTLED:
+                return Run()
+            if row.retry_at is not None and row.retry_at > timezone.now():
+                return Run(again_in=(row.retry_at - timezone.now()).total_seconds())
+            if not outcomes.begin(row):
+                return Run()
+            try:
+                _send(cluster or connected(), row)
+            except ClusterError as error:
+                run = _failed(cluster or connected(), row, error)
+                if run is not None:
+                    return run
+            else:
+                outcomes.mark_applied(row)
+
+
+def _send(cluster: Cluster, row: Slice) -> None:
+    spec = row.manifest_spec(row.project.namespace)
+    if row.intent != Slice.Intent.RELEASE:
+        apply_all(cluster, render(spec), slice_id=row.public_id)
+        return
+    try:
+        delete_all(cluster, render(spec), slice_id=row.public_id, volume=row.delete_volume)
+    except NamespaceMissing:
+        log.info("slice %s: its namespace is gone, so are its objects", row.public_id)
+
+
+def _failed(cluster: Cluster, row: Slice, error: ClusterError) -> Run | None:
+    """Note a failure; None when the row now has something else to send."""
+    message, policy = error.platform_message, error.policy
+    if error.retry:
+        log.info("slice %s: %s, trying again", row.public_id, error.code)
+        return Run(again_in=outcomes.mark_retry(row, error.code, message, error.retry_after))
+    log.warning("slice %s: refused, %s", row.public_id, error.code)
+    if row.intent == Slice.Intent.RELEASE:
+        outcomes.mark_stuck(row, error.code, message, policy)
+    elif row.applied_generation == 0:
+        try:
+            remove_created(cluster, render(row.manifest_spec(row.project.namespace)), slice_id=row.public_id)
+        except ClusterError as later:
+            return Run(again_in=outcomes.mark_retry(row, later.code, message, later.retry_after))
+        outcomes.mark_refused(row, error.code, message, policy)
+    elif row.applied_spec is not None and row.applied_spec != row.spec:
+        outcomes.roll_back(row, error.code, message, policy)
+    else:
+        outcomes.mark_stuck(row, error.code, message, policy)
+    return None

@@ -1,0 +1,89 @@
+"""The sweep: re-sends what was lost, closes what is gone, wakes what can go on. Runs every few seconds."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import F, Q
+from django.db.models.fields.json import KT
+from django.utils import timezone
+
+from gpu import enqueue, outcomes
+from gpu.cluster.client import Cluster
+from gpu.facts import project_facts
+from gpu.logcopies import forget_old_logs
+from gpu.models import IdempotentAnswer, Observed, QuotaState, Slice
+from gpu.observe import forget_old_events
+from gpu.provision import SETTLED
+from gpu.quota_writer import wake_waiting
+from tenants.models import Project
+
+BATCH = 500
+KEEP_ANSWERS = timedelta(hours=24)
+REFUSED_REASONS = ("FailedResourceClaimCreation", "FailedCreate")
+
+
+def sweep(cluster: Cluster | None = None) -> dict[str, int]:
+    """Do one round; return how many were sent again, closed and woken."""
+    return {
+        "sent": _send_again(),
+        "closed": _close_released(),
+        "woken": _wake(cluster),
+    }
+
+
+def _send_again() -> int:
+    now = timezone.now()
+    due = Q(retry_at=None) | Q(retry_at__lte=now)
+    rows = Slice.objects.filter(due, ended_at=None, applied_generation__lt=F("generation")).exclude(
+        action__in=SETTLED
+    )
+    slices = list(rows.order_by("changed_at").values_list("pk", flat=True)[:BATCH])
+    for pk in slices:
+        enqueue.provision(pk)
+    quotas = list(
+        QuotaState.objects.filter(due, applied_generation__lt=F("generation")).values_list(
+            "project", flat=True
+        )[:BATCH]
+    )
+    for project in quotas:
+        enqueue.write_quota(project)
+    return len(slices) + len(quotas)
+
+
+def _close_released() -> int:
+    """Close slices whose objects are gone: the ResourceClaim was seen to be gone after we had deleted it."""
+    closed = 0
+    rows = Slice.objects.filter(
+        ended_at=None,
+        intent=Slice.Intent.RELEASE,
+        action=Slice.Action.APPLIED,
+        applied_generation=F("generation"),
+    ).select_related("project", "package")
+    for row in rows.order_by("project_id")[:BATCH]:
+        facts = project_facts(row.project.namespace, [row.app], events=False)
+        as_of = facts.freshness.as_of
+        seen_since = row.action_at is not None and as_of is not None and as_of > row.action_at
+        left = [
+            kind
+            for kind in ("Deployment", "Pod", "ResourceClaim", "ResourceClaimTemplate")
+            if facts.of(row.app, kind)
+        ]
+        if seen_since and not left:
+            closed += outcomes.mark_ended(row)
+    return closed
+
+
+def _wake(cluster: Cluster | None) -> int:
+    refused = Observed.objects.annotate(reason=KT("data__reason")).filter(
+        kind="Event", reason__in=REFUSED_REASONS
+    )
+    namespaces = set(refused.values_list("namespace", flat=True).distinct())
+    return sum(wake_waiting(project, cluster) for project in Project.objects.filter(namespace__in=namespaces))
+
+
+def tidy() -> dict[str, int]:
+    """Forget what is kept only for a while: log copies, old events, answers kept for Idempotency-Key."""
+    before = timezone.now() - KEEP_ANSWERS
+    answers, _kinds = IdempotentAnswer.objects.filter(created_at__lt=before).delete()
+    return {"logs": forget_old_logs(), "events": forget_old_events(), "answers": answers}

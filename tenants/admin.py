@@ -1,0 +1,78 @@
+"""Django admin for tenants, members, projects and tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from tenants.models import ApiToken, Membership, Project, Tenant, User
+
+
+class MembershipInline(admin.TabularInline[Membership, Any]):
+    """Members, beside the tenant or the user."""
+
+    model = Membership
+    extra = 1
+    autocomplete_fields = ["user"]
+
+
+class ProjectInline(admin.TabularInline[Project, Tenant]):
+    """Projects beside the tenant."""
+
+    model = Project
+    extra = 0
+    fields = ["name", "namespace"]
+    show_change_link = True
+
+
+@admin.register(User)
+class UserAdmin(DjangoUserAdmin[User]):
+    """Users with their language."""
+
+    list_display = ["username", "first_name", "last_name", "is_active", "is_staff", "last_login"]
+    fieldsets = (*(DjangoUserAdmin.fieldsets or ()), (_("Portal"), {"fields": ["language"]}))
+
+
+@admin.register(Tenant)
+class TenantAdmin(admin.ModelAdmin[Tenant]):
+    """Tenants with members and projects."""
+
+    list_display = ["name", "slug", "time_zone", "created_at"]
+    search_fields = ["name", "slug"]
+    inlines = [MembershipInline, ProjectInline]
+
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
+    """Tokens, readable by their prefix only; they can be revoked, never made or shown here."""
+
+    list_display = ["name", "prefix", "user", "tenant", "scope", "created_at", "last_used_at", "revoked_at"]
+    list_filter = ["scope", "tenant"]
+    search_fields = ["name", "prefix", "user__username"]
+    actions = ["revoke"]
+    fields = readonly_fields = [
+        "name",
+        "prefix",
+        "user",
+        "tenant",
+        "scope",
+        "created_at",
+        "last_used_at",
+        "expires_at",
+        "revoked_at",
+    ]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Tokens are made by their users."""
+        return False
+
+    @admin.action(description=_("Revoke the selected tokens"))
+    def revoke(self, request: HttpRequest, queryset: Any) -> None:
+        """Revoke tokens at once."""
+        count = queryset.filter(revoked_at=None).update(revoked_at=timezone.now())
+        self.message_user(request, _("%(count)s revoked.") % {"count": count})

@@ -1,0 +1,44 @@
+"""Doorways: each task is a call into a function that tests call directly, plus when to try again."""
+
+from __future__ import annotations
+
+from celery import Task
+
+from gpu import enqueue, loglines, provision, quota_writer, sweep
+from portal.celery import app
+
+
+def _again(task: Task, run: provision.Run) -> None:
+    # A long pause is left to the sweep: the row says when.
+    if run.again_in is not None and run.again_in <= 30:
+        raise task.retry(countdown=run.again_in, max_retries=None)
+
+
+@app.task(bind=True, name=enqueue.PROVISION)
+def provision_slice(self: Task, slice_pk: int) -> None:
+    """Bring a slice's row to the cluster."""
+    _again(self, provision.provision(slice_pk))
+
+
+@app.task(bind=True, name=enqueue.WRITE_QUOTA)
+def write_quota(self: Task, project_pk: int) -> None:
+    """Write a project's ResourceQuota."""
+    _again(self, quota_writer.write_quota(project_pk))
+
+
+@app.task(name=enqueue.FETCH_LOG, ignore_result=True, expires=15)
+def fetch_log(slice_pk: int) -> None:
+    """Fetch a copy of a slice's log."""
+    loglines.fetch(slice_pk)
+
+
+@app.task(name="portal.sweep")
+def sweep_once() -> None:
+    """Re-send what was lost, close what is gone, wake what can go on."""
+    sweep.sweep()
+
+
+@app.task(name="portal.tidy")
+def tidy_once() -> None:
+    """Forget what is kept only for a while."""
+    sweep.tidy()
