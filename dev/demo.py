@@ -1,0 +1,288 @@
+"""`make demo`: the portal with everything it needs, on this machine, for one person.
+
+Starts what the environment does not name (PostgreSQL, Valkey, the sandbox cluster), brings the database up to date,
+fills it, starts web, worker, beat and watcher, and looks after them until Ctrl-C or SIGTERM. PORT, DATABASE_URL,
+REDIS_URL, KUBECONFIG and DATA_DIR change what it uses. `python -m dev.demo --reset` empties its data.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from io import TextIOWrapper
+from pathlib import Path
+
+from dev import messages, processes, services
+from dev.supervisor import GaveUp, Part, Stopped, Supervisor
+
+ROOT = Path(__file__).resolve().parent.parent
+HOST = "127.0.0.1"
+LONGEST_LOG = 10_000_000
+"""Bytes; a longer log is put aside at the next start."""
+
+
+class Refused(Exception):
+    """The demo cannot start; the text says why and what to do."""
+
+
+def say(line: str) -> None:
+    """One line to the person at the terminal, at once."""
+    print(line, flush=True)
+
+
+class Demo:
+    """One start of the demo: its folder, its address, its supervisor."""
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        self.env = dict(env)
+        self.data = Path(env.get("DATA_DIR") or ROOT / ".data").resolve()
+        self.logs = self.data / "logs"
+        self.supervisor = Supervisor(self.data / "children.json", say)
+        self._lock: TextIOWrapper | None = None
+
+    @property
+    def port(self) -> int:
+        """The port of the pages, from PORT. Raises Refused."""
+        text = self.env.get("PORT") or "8000"
+        if not text.isdecimal() or not 0 < int(text) < 65536:
+            raise Refused(f"PORT={text} is no port: a number from 1 to 65535 is needed.")
+        return int(text)
+
+    def lock(self, about: Mapping[str, object]) -> None:
+        """Keep a second start, or a reset, out of the folder until this process ends. Raises Refused."""
+        self.data.mkdir(parents=True, exist_ok=True)
+        self._lock = (self.data / "demo.lock").open("a+")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(_running(self._lock)) from None
+        self._lock.truncate(0)
+        json.dump({"pid": os.getpid(), **about}, self._lock)
+        self._lock.flush()
+
+    def start(self) -> None:
+        """Start everything and stay until it is to end. Raises Stopped, GaveUp, Refused, ServiceError."""
+        url = f"http://{HOST}:{self.port}"
+        self.lock({"url": url})
+        self.supervisor.take_over()
+        _refuse_taken_port(self.port)
+        self._put_long_logs_aside()
+        messages.compile_catalogues()
+        self.env |= {
+            "PORTAL_ENV": "demo",
+            "PORTAL_DEMO": "1",
+            "DATA_DIR": str(self.data),
+            "SECRET_KEY_FILE": str(self._secret_key()),
+            "DJANGO_SETTINGS_MODULE": "portal.settings",
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._start_cluster(self._start_services())
+        say("Database: bringing it up to date")
+        self._manage("migrate", "--no-input", "--verbosity", "1")
+        say("Demo data: filling in what is missing")
+        self._manage("seed_demo")
+        self._start_portal()
+        say(f"Web: waiting for the first page (log: {self.logs / 'web.log'})")
+        self.supervisor.wait_for(
+            lambda: _answers(self.port, "/"), "The web process", self.logs / "web.log", 60
+        )
+        self._tell(url)
+        self.supervisor.forever()
+
+    def reset(self) -> None:
+        """Remove all data of the demo. Raises Refused while it runs."""
+        self.lock({"url": "being emptied"})
+        self.supervisor.take_over()
+        for path in self.data.iterdir():
+            if path.name in ("demo.lock", "install.lock", "test"):  # in use by this process or by others
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        say(f"Emptied {self.data}")
+        for name in ("DATABASE_URL", "REDIS_URL", "KUBECONFIG"):
+            if self.env.get(name):
+                say(f"{name} is set: what is there was left alone.")
+
+    def _secret_key(self) -> Path:
+        path = self.data / "secret_key"
+        if not path.exists():
+            services.write_private(path, secrets.token_urlsafe(50))
+        return path
+
+    def _put_long_logs_aside(self) -> None:
+        self.logs.mkdir(exist_ok=True)
+        for log in self.logs.glob("*.log"):
+            if log.stat().st_size > LONGEST_LOG:
+                log.replace(log.with_suffix(".log.old"))
+
+    def _start_services(self) -> services.Memory:
+        for name, what in (("DATABASE_URL", "PostgreSQL"), ("REDIS_URL", "Redis")):
+            if self.env.get(name):
+                say(f"{what}: using the server of {name}")
+        started = services.start(self.data, env=self.env, say=say)
+        self.env |= started.environment()
+
+        for name, launch, process, number in (
+            ("PostgreSQL", started.start_postgres, started.postgres, signal.SIGINT),
+            ("Valkey", started.start_valkey, started.valkey, signal.SIGTERM),
+        ):
+            if process is not None:
+                log = self.logs / ("postgres.log" if name == "PostgreSQL" else "valkey.log")
+                part = Part(name, launch, log, stop_signal=number, last=True, process=process)
+                self.supervisor.add(part)
+        return started.memory
+
+    def _start_cluster(self, memory: services.Memory) -> None:
+        if self.env.get("KUBECONFIG"):
+            say(f"Cluster: using KUBECONFIG={self.env['KUBECONFIG']}")
+            return
+        folder = self.data / "sandbox"
+        port = memory.port("sandbox_port")
+        say(f"Sandbox cluster: starting on port {port}")
+        command = [
+            "-m",
+            "sandbox",
+            "--data",
+            str(folder),
+            "--port",
+            str(port),
+            "--deploy",
+            str(ROOT / "deploy"),
+        ]
+        self._add("sandbox", [*command, "--kubeconfig-dir", str(folder)], last=True)
+        kubeconfig = folder / "portal.kubeconfig"
+        log = self.logs / "sandbox.log"
+        self.supervisor.wait_for(
+            lambda: kubeconfig.exists() and _answers(port, "/readyz"), "The sandbox cluster", log, 60
+        )
+        self.env["KUBECONFIG"] = str(kubeconfig)
+
+    def _start_portal(self) -> None:
+        schedule = self.data / "beat-schedule"
+        say("Worker, beat, watcher and web: starting")
+        web = [
+            "-m",
+            "gunicorn",
+            "portal.wsgi",
+            "--bind",
+            f"{HOST}:{self.port}",
+            "--workers",
+            "1",
+            "--threads",
+            "8",
+        ]
+        self._add("web", [*web, "--graceful-timeout", "5", "--access-logfile", "-"])
+        quiet = ["--without-gossip", "--without-mingle", "--concurrency", "2", "--loglevel", "INFO"]
+        self._add("worker", ["-m", "celery", "-A", "portal", "worker", *quiet])
+        self._add("watcher", ["manage.py", "watch_cluster"])
+        beat = ["-m", "celery", "-A", "portal", "beat", "--loglevel", "INFO"]
+        self._add("beat", [*beat, "--pidfile", "", "--schedule", str(schedule)])
+
+    def _add(self, name: str, arguments: list[str], *, last: bool = False) -> None:
+        log = self.logs / f"{name}.log"
+        env = dict(self.env)
+        command = [sys.executable, *arguments]
+        part = Part(name, lambda: processes.spawn(command, log=log, env=env, cwd=ROOT), log, last=last)
+        self.supervisor.add(part)
+
+    def _manage(self, *arguments: str) -> None:
+        log = self.logs / f"{arguments[0]}.log"
+        command = [sys.executable, "manage.py", *arguments]
+        self.supervisor.run(command, log, self.env, ROOT, f"manage.py {arguments[0]}")
+
+    def _tell(self, url: str) -> None:
+        say(f"\nPortal ready: {url}\n")
+        try:
+            known = json.loads((self.data / "demo.json").read_text())
+        except (OSError, ValueError):
+            known = {}
+        for line in describe(known):
+            say(f"  {line}")
+        say(f"\nLogs: {self.logs}. Ctrl-C stops everything; the data is kept (make demo-reset empties it).")
+
+
+def describe(known: Mapping[str, object]) -> list[str]:
+    """Lines for what seed_demo wrote into demo.json: logins (user, password, role) and an API token."""
+    lines = []
+    for login in _dicts(known.get("logins")):
+        lines.append(f"{login.get('user', ''):<10} {login.get('password', ''):<20} {login.get('role', '')}")
+    if known.get("api_token"):
+        lines.append(f"API token  {known['api_token']}")
+    return lines
+
+
+def _dicts(value: object) -> list[dict[str, str]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _running(lock: TextIOWrapper) -> str:
+    lock.seek(0)
+    try:
+        about = json.loads(lock.read())
+        return (
+            f"The demo is already running: {about['url']} (process {about['pid']}). "
+            f"Stop it with Ctrl-C in its terminal or with: kill {about['pid']}"
+        )
+    except (ValueError, KeyError):
+        return "The demo is already being started from this checkout."
+
+
+def _refuse_taken_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except PermissionError:
+            raise Refused(f"Port {port} is reserved for root. Choose another: make demo PORT=8001") from None
+        except OSError:
+            raise Refused(
+                f"Port {port} is taken by another program. Choose another: make demo PORT={port % 65535 + 1}"
+            ) from None
+
+
+def _answers(port: int, path: str) -> bool:
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status < 500
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the demo or empty its data; 0 after a stop that was asked for, 1 with a sentence on stderr otherwise."""
+    os.umask(0o077)  # keys, tokens and the database are this user's alone
+    demo = Demo(os.environ)
+    try:
+        if "--reset" in arguments:
+            demo.reset()
+        else:
+            demo.start()
+    except Stopped as stopped:
+        say(f"\nStopping everything ({stopped})")
+        demo.supervisor.stop()
+        say("Stopped.")
+    except (GaveUp, Refused, services.ServiceError) as error:
+        print(f"\n{error}", file=sys.stderr, flush=True)
+        demo.supervisor.stop()
+        return 1
+    except BaseException:
+        demo.supervisor.stop()
+        raise
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
