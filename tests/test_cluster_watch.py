@@ -1,0 +1,421 @@
+"""C-12 and its kin over real HTTP: what the watcher shows, and exactly which requests it makes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpu.cluster.client import Cluster, ClusterSettings, connect
+from gpu.cluster.watch import Watcher, WatchOptions, run_all
+from tests.fake_api import Asked, FakeApi, Reply, listed, status_object, streamed
+
+QUICK = WatchOptions(timeout_s=240, silence_s=5.0, first_pause_s=0.01, longest_pause_s=0.05)
+TOO_OLD = {
+    "type": "ERROR",
+    "object": {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": "too old resource version: 100 (5000)",
+        "reason": "Gone",
+        "code": 410,
+    },
+}
+BOOKMARK = {
+    "type": "BOOKMARK",
+    "object": {
+        "kind": "Job",
+        "apiVersion": "batch/v1",
+        "metadata": {"resourceVersion": "12746"},
+        "spec": {"template": {"metadata": {}, "spec": {"containers": None}}},
+        "status": {},
+    },
+}
+HANG = streamed(end="hang")
+
+
+class View:
+    """A sink that remembers what a page would show, and what it was told."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self.calls: list[str] = []
+        self.errors: list[Exception] = []
+        self.fail_at: set[str] = set()
+
+    def _note(self, call: str) -> None:
+        self.calls.append(call)
+        if call in self.fail_at:
+            self.fail_at.remove(call)
+            raise OSError("the database went away")
+
+    def replace(self, kind: str, items: Sequence[dict[str, Any]], resource_version: str) -> None:
+        self._note(f"replace {resource_version}")
+        self.names = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
+        assert len(self.names) == len(items)
+
+    def upsert(self, kind: str, obj: dict[str, Any]) -> None:
+        self._note(f"upsert {obj['metadata']['name']}")
+        self.names[obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
+
+    def remove(self, kind: str, obj: dict[str, Any]) -> None:
+        self._note(f"remove {obj['metadata']['name']}")
+        self.names.pop(obj["metadata"]["name"], None)
+
+    def progress(self, kind: str, resource_version: str) -> None:
+        self._note(f"progress {resource_version}")
+
+    def alive(self, kind: str) -> None:
+        pass
+
+    def failed(self, kind: str, error: Exception) -> None:
+        self.errors.append(error)
+
+
+def job(name: str, version: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "acme-ai", "resourceVersion": version, "managedFields": [1]}
+    }
+
+
+def event(kind: str, name: str, version: str) -> dict[str, Any]:
+    return {"type": kind, "object": {"kind": "Job", "apiVersion": "batch/v1", **job(name, version)}}
+
+
+@pytest.fixture
+def api() -> Iterator[FakeApi]:
+    with FakeApi() as server:
+        yield server
+
+
+def cluster_for(api: FakeApi, folder: Path) -> Cluster:
+    path = folder / "kubeconfig"
+    path.write_text(api.kubeconfig())
+    return connect(ClusterSettings(str(path), read_timeout_s=5.0))
+
+
+@pytest.fixture
+def cluster(api: FakeApi, tmp_path: Path) -> Iterator[Cluster]:
+    client = cluster_for(api, tmp_path)
+    yield client
+    client.close()
+
+
+def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.005)
+
+
+@contextmanager
+def watching(cluster: Cluster, view: View, options: WatchOptions = QUICK) -> Iterator[None]:
+    stop = threading.Event()
+    thread = threading.Thread(target=Watcher(cluster, "Job", view, options).run, args=(stop,))
+    thread.start()
+    try:
+        yield
+    finally:
+        began = time.monotonic()
+        stop.set()
+        thread.join(5)
+        assert not thread.is_alive()
+        assert time.monotonic() - began < 1.0, "stop is honoured within a second"
+
+
+def script(api: FakeApi, lists: Sequence[Reply], watches: Sequence[Reply]) -> None:
+    api.on("GET", "watch=true", *watches)
+    api.on("GET", "^/apis/batch/v1/jobs", *lists)
+
+
+def versions(asked: Sequence[Asked]) -> list[str | None]:
+    return [each.query.get("resourceVersion") for each in asked]
+
+
+FIRST = listed("Job", "100", [job("a", "90"), job("b", "91")])
+SECOND = listed("Job", "5200", [job("b", "5100")])
+
+
+@pytest.mark.parametrize(
+    "too_old", [streamed(TOO_OLD), status_object(410, "Expired", "too old resource version: 100 (5000)")]
+)
+def test_c12_too_old_lists_once_and_goes_on_from_there(
+    too_old: Reply, api: FakeApi, cluster: Cluster
+) -> None:
+    script(api, [FIRST, SECOND], [too_old, HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 2)
+    assert view.names == {"b": "5100"}
+    assert versions(api.asked) == [None, "100", None, "5200"]
+    assert [each.query.get("watch") for each in api.asked] == [None, "true", None, "true"]
+    assert "resourceVersion" not in api.asked[2].query
+    assert view.calls == ["replace 100", "replace 5200"]
+    assert view.errors == []
+
+
+def test_c12_bookmark_moves_the_version_and_nothing_else(api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST], [streamed(BOOKMARK), HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 2)
+    assert view.names == {"a": "90", "b": "91"}
+    assert versions(api.watches()) == ["100", "12746"]
+    assert len(api.lists()) == 1
+    assert not [call for call in view.calls if call.startswith(("upsert", "remove"))]
+
+
+def test_c12_empty_stream_is_watched_again_without_a_list(api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST], [streamed(), streamed(), streamed(end="cut"), streamed(), HANG])
+    with watching(cluster, View()):
+        until(lambda: len(api.watches()) == 5)
+    assert versions(api.watches()) == ["100"] * 5
+    assert len(api.lists()) == 1
+
+
+def test_c12_no_list_storm_when_everything_is_too_old(api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST], [streamed(TOO_OLD)])
+    options = WatchOptions(first_pause_s=0.02, longest_pause_s=10.0)
+    with watching(cluster, View(), options):
+        time.sleep(1.5)
+    assert len(api.lists()) <= len(api.watches()) + 1
+    assert len(api.lists()) <= 8  # pauses of 0.02 s and doubling, shortened by half at most
+    gaps = [late.at - early.at for early, late in zip(api.lists(), api.lists()[1:], strict=False)]
+    assert gaps[-1] > gaps[0]
+
+
+def test_events_change_the_view_and_the_version(api: FakeApi, cluster: Cluster) -> None:
+    lines = [event("ADDED", "c", "101"), event("MODIFIED", "a", "102"), event("DELETED", "b", "103")]
+    script(api, [FIRST], [streamed(*lines, *lines), HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 2)
+    assert view.names == {"a": "102", "c": "101"}
+    assert versions(api.watches()) == ["100", "103"]
+    assert view.calls[-1] == "progress 103"
+
+
+def test_managed_fields_are_dropped(api: FakeApi, cluster: Cluster) -> None:
+    kept: list[dict[str, Any]] = []
+
+    class Keeper(View):
+        def replace(self, kind: str, items: Sequence[dict[str, Any]], resource_version: str) -> None:
+            kept.extend(items)
+
+        def upsert(self, kind: str, obj: dict[str, Any]) -> None:
+            kept.append(obj)
+
+    script(api, [FIRST], [streamed(event("ADDED", "c", "101"), end="hang")])
+    with watching(cluster, Keeper()):
+        until(lambda: len(kept) == 3)
+    assert all("managedFields" not in each["metadata"] for each in kept)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        streamed(b'{"type":"ADDED","obj', end="cut"),
+        streamed(b"no json\n"),
+        streamed({"type": "ADDED", "object": {"metadata": {}}}),
+        streamed({"type": "ADDED", "object": {"metadata": {"resourceVersion": "9"}}}),
+        streamed({"type": "BOOKMARK", "object": {}}),
+        streamed({"type": "NOVELTY", "object": job("x", "9")}),
+        streamed({"type": "ERROR", "object": {"code": 500, "message": "etcd"}}),
+    ],
+)
+def test_doubt_lists_again(damage: Reply, api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST, SECOND], [damage, HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 2)
+    assert versions(api.asked) == [None, "100", None, "5200"]
+    assert view.names == {"b": "5100"}
+    assert len(view.errors) == 1
+
+
+def test_silence_lists_again(api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST, SECOND], [HANG])
+    view = View()
+    with watching(cluster, view, WatchOptions(silence_s=0.2, first_pause_s=0.01)):
+        until(lambda: view.names == {"b": "5100"})
+    assert view.errors
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reply(-1),
+        Reply(503, b"starting"),
+        status_object(401, "Unauthorized", "Unauthorized"),
+        status_object(403, "Forbidden", "not you"),
+        Reply(429, b"", {"Retry-After": "0"}),
+    ],
+)
+def test_a_watch_that_cannot_start_keeps_its_version(fault: Reply, api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST], [fault, fault, HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 3)
+    assert versions(api.watches()) == ["100"] * 3
+    assert len(api.lists()) == 1
+    assert len(view.errors) == 2
+
+
+def test_the_wish_to_wait_is_honoured(api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST], [Reply(429, b"", {"Retry-After": "1"}), HANG])
+    with watching(cluster, View()):
+        until(lambda: len(api.watches()) == 2)
+    first, second = api.watches()
+    assert second.at - first.at >= 1.0
+
+
+def test_a_list_that_expires_half_way_begins_again(api: FakeApi, cluster: Cluster) -> None:
+    expired = status_object(410, "Expired", "The provided continue parameter is too old")
+    api.on("GET", "continue=", expired)
+    script(api, [listed("Job", "100", [job("a", "90")], token="t"), SECOND], [HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: api.watches())
+    assert view.calls == ["replace 5200"]
+    assert [each.query.get("continue") for each in api.lists()] == [None, "t", None]
+
+
+def test_a_sink_that_failed_gets_the_whole_again(
+    api: FakeApi, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL, "gpu.cluster.watch")
+    script(api, [FIRST, SECOND], [streamed(event("ADDED", "c", "101"), end="hang"), HANG])
+    view = View()
+    view.fail_at = {"upsert c"}
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 2)
+    assert view.calls == ["replace 100", "upsert c", "replace 5200"]
+    assert view.names == {"b": "5100"}
+
+
+def test_no_request_ever_says_none(api: FakeApi, cluster: Cluster) -> None:
+    nothing = listed("Job", "", [])
+    script(
+        api,
+        [nothing, Reply(500), FIRST],
+        [streamed(TOO_OLD), streamed({"type": "BOOKMARK", "object": {}}), HANG],
+    )
+    with watching(cluster, View()):
+        until(lambda: len(api.watches()) == 3)
+    assert api.unexpected == []
+    assert all(version not in ("", "None", "0") for version in versions(api.asked))
+
+
+def test_stop_is_honoured_in_a_long_pause(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", "jobs", Reply(500))
+    with watching(cluster, View(), WatchOptions(first_pause_s=60, longest_pause_s=60)):
+        until(lambda: api.asked)
+
+
+def test_all_watchers_end_although_one_hangs_in_a_list(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", "/jobs", Reply(200, b"{}", before_s=30))
+    api.on("GET", "watch=true", HANG)
+    api.on("GET", "/pods", listed("Pod", "1", []))
+    stop = threading.Event()
+    watchers = [Watcher(cluster, kind, View(), QUICK) for kind in ("Job", "Pod")]
+    thread = threading.Thread(target=run_all, args=(watchers, stop))
+    thread.start()
+    until(lambda: api.watches() and len(api.lists()) == 2)
+    stop.set()
+    thread.join(1.5)
+    assert not thread.is_alive()
+
+
+# --- anything may go wrong at any time; the view ends up right -------------------------------------------------------
+
+
+class History:
+    """A server with a memory of changes, whose streams end as the seeded luck has it."""
+
+    def __init__(self, seed: int, changes: Sequence[tuple[str, bool]]) -> None:
+        self.luck = random.Random(seed)  # noqa: S311
+        self.events: list[tuple[int, dict[str, Any]]] = []
+        self.state: dict[str, dict[str, Any]] = {}
+        self.pending = list(changes)
+        self.version = 100
+        self.oldest = 0
+        self.faults = 8
+        self.lock = threading.Lock()
+
+    def change(self, name: str, present: bool) -> None:
+        if not present and name not in self.state:
+            return
+        self.version += 1
+        kind = "DELETED" if not present else "MODIFIED" if name in self.state else "ADDED"
+        obj = job(name, str(self.version))
+        if present:
+            self.state[name] = obj
+        else:
+            del self.state[name]
+        self.events.append((self.version, {"type": kind, "object": obj}))
+
+    def names(self) -> dict[str, str]:
+        with self.lock:
+            return {name: obj["metadata"]["resourceVersion"] for name, obj in self.state.items()}
+
+    def list(self, asked: Asked) -> Reply:
+        with self.lock:
+            names = sorted(self.state)
+            if self.faults and self.luck.random() < 0.3:
+                self.faults -= 1
+                return self.luck.choice(
+                    [Reply(500), Reply(-1), Reply(200, b'{"items": [', {"Content-Length": "99"})]
+                )
+            return listed("Job", str(self.version), [self.state[each] for each in names])
+
+    def watch(self, asked: Asked) -> Reply:
+        with self.lock:
+            since = int(asked.query["resourceVersion"])
+            for _ in range(self.luck.randint(0, 3)):
+                if self.pending:
+                    self.change(*self.pending.pop(0))
+            if since < self.oldest:
+                return streamed(TOO_OLD)
+            if not self.pending and not self.faults:
+                later = [each for version, each in self.events if version > since]
+                return streamed(*copy.deepcopy(later), end="hang")
+            later = [each for version, each in self.events if version > since]
+            shown = later[: self.luck.randint(0, len(later))]
+            self.faults = max(0, self.faults - 1)
+            if self.luck.random() < 0.2:
+                self.oldest = self.version
+            line = json.dumps(later[-1] if later else BOOKMARK).encode()
+            ending: list[Any] = self.luck.choice([[], [], [line[: len(line) // 2]], [TOO_OLD], [b"<html>\n"]])
+            return streamed(*copy.deepcopy(shown), *ending, end=self.luck.choice(["close", "cut"]))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    seed=st.integers(0, 2**32),
+    changes=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=25),
+)
+def test_the_view_ends_up_as_the_cluster(seed: int, changes: list[tuple[str, bool]], tmp_path: Path) -> None:
+    history, view = History(seed, changes), View()
+    with FakeApi() as api:
+        api.on("GET", "watch=true", history.watch)
+        api.on("GET", "/jobs", history.list)
+        client = cluster_for(api, tmp_path)
+        options = WatchOptions(silence_s=5.0, first_pause_s=0.0005, longest_pause_s=0.002)
+        with watching(client, view, options):
+            until(lambda: not history.pending and not history.faults and view.names == history.names())
+        client.close()
+        assert api.unexpected == []
+        assert all(version not in ("", "None") for version in versions(api.asked))
