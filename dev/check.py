@@ -66,7 +66,14 @@ STATIC = (
 )
 TESTS = (
     _pytest("tests", "tests.xml", "-n", "2", "-m", "not browser and not real", "--durations=10"),
-    _pytest("browser tests", "browser.xml", "-m", "browser and not real"),
+    _pytest(
+        "browser tests",
+        "browser.xml",
+        "-m",
+        "browser and not real",
+        "--screenshot=only-on-failure",
+        "--output=artefacts/playwright",
+    ),
 )
 
 

@@ -8,7 +8,6 @@ REDIS_URL, KUBECONFIG and DATA_DIR change what it uses. `python -m dev.demo --re
 from __future__ import annotations
 
 import fcntl
-import http.client
 import json
 import os
 import secrets
@@ -20,11 +19,11 @@ from collections.abc import Mapping
 from io import TextIOWrapper
 from pathlib import Path
 
-from dev import messages, processes, services
+from dev import messages, processes, services, stack
 from dev.supervisor import GaveUp, Part, Stopped, Supervisor
 
-ROOT = Path(__file__).resolve().parent.parent
-HOST = "127.0.0.1"
+ROOT = stack.ROOT
+HOST = stack.HOST
 LONGEST_LOG = 10_000_000
 """Bytes; a longer log is put aside at the next start."""
 
@@ -92,7 +91,7 @@ class Demo:
         self._start_portal()
         say(f"Web: waiting for the first page (log: {self.logs / 'web.log'})")
         self.supervisor.wait_for(
-            lambda: _answers(self.port, "/"), "The web process", self.logs / "web.log", 60
+            lambda: stack.answers(self.port, "/"), "The web process", self.logs / "web.log", 60
         )
         self._tell(url)
         self.supervisor.forever()
@@ -149,49 +148,24 @@ class Demo:
         folder = self.data / "sandbox"
         port = memory.port("sandbox_port")
         say(f"Sandbox cluster: starting on port {port}")
-        command = [
-            "-m",
-            "sandbox",
-            "--data",
-            str(folder),
-            "--port",
-            str(port),
-            "--deploy",
-            str(ROOT / "deploy"),
-        ]
-        self._add("sandbox", [*command, "--kubeconfig-dir", str(folder)], last=True)
-        kubeconfig = folder / "portal.kubeconfig"
+        self._add("sandbox", stack.sandbox(folder, port), last=True)
+        kubeconfig = stack.kubeconfig(folder)
         log = self.logs / "sandbox.log"
         self.supervisor.wait_for(
-            lambda: kubeconfig.exists() and _answers(port, "/readyz"), "The sandbox cluster", log, 60
+            lambda: kubeconfig.exists() and stack.answers(port, "/readyz"), "The sandbox cluster", log, 60
         )
         self.env["KUBECONFIG"] = str(kubeconfig)
 
     def _start_portal(self) -> None:
-        schedule = self.data / "beat-schedule"
-        say("Worker, beat, watcher and web: starting")
-        web = [
-            "-m",
-            "gunicorn",
-            "portal.wsgi",
-            "--bind",
-            f"{HOST}:{self.port}",
-            "--workers",
-            "1",
-            "--threads",
-            "8",
-        ]
-        self._add("web", [*web, "--graceful-timeout", "5", "--access-logfile", "-"])
-        quiet = ["--without-gossip", "--without-mingle", "--concurrency", "2", "--loglevel", "INFO"]
-        self._add("worker", ["-m", "celery", "-A", "portal", "worker", *quiet])
-        self._add("watcher", ["manage.py", "watch_cluster"])
-        beat = ["-m", "celery", "-A", "portal", "beat", "--loglevel", "INFO"]
-        self._add("beat", [*beat, "--pidfile", "", "--schedule", str(schedule)])
+        say("Web, worker, watcher and beat: starting")
+        self._add("web", stack.web(self.port))
+        self._add("worker", stack.worker())
+        self._add("watcher", stack.watcher())
+        self._add("beat", stack.beat(self.data))
 
-    def _add(self, name: str, arguments: list[str], *, last: bool = False) -> None:
+    def _add(self, name: str, command: list[str], *, last: bool = False) -> None:
         log = self.logs / f"{name}.log"
         env = dict(self.env)
-        command = [sys.executable, *arguments]
         part = Part(name, lambda: processes.spawn(command, log=log, env=env, cwd=ROOT), log, last=last)
         self.supervisor.add(part)
 
@@ -212,17 +186,13 @@ class Demo:
 
 
 def describe(known: Mapping[str, object]) -> list[str]:
-    """Lines for what seed_demo wrote into demo.json: logins (user, password, role) and an API token."""
-    lines = []
-    for login in _dicts(known.get("logins")):
-        lines.append(f"{login.get('user', ''):<10} {login.get('password', ''):<20} {login.get('role', '')}")
-    if known.get("api_token"):
-        lines.append(f"API token  {known['api_token']}")
+    """Lines for what seed_demo wrote into demo.json: logins (user, what), their password, an API token."""
+    logins = known.get("logins")
+    lines = [f"{login['user']:<24} {login['what']}" for login in logins] if isinstance(logins, list) else []
+    for name, title in (("password", "Password of all"), ("api_token", "API token")):
+        if known.get(name):
+            lines.append(f"{title:<24} {known[name]}")
     return lines
-
-
-def _dicts(value: object) -> list[dict[str, str]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def _running(lock: TextIOWrapper) -> str:
@@ -248,17 +218,6 @@ def _refuse_taken_port(port: int) -> None:
             raise Refused(
                 f"Port {port} is taken by another program. Choose another: make demo PORT={port % 65535 + 1}"
             ) from None
-
-
-def _answers(port: int, path: str) -> bool:
-    connection = http.client.HTTPConnection(HOST, port, timeout=5)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().status < 500
-    except (OSError, http.client.HTTPException):
-        return False
-    finally:
-        connection.close()
 
 
 def main(arguments: list[str]) -> int:

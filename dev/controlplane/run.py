@@ -19,8 +19,7 @@ from dev.controlplane import install
 from dev.controlplane.build import BuildError, provide
 from dev.controlplane.client import Refused
 from dev.controlplane.cluster import ControlPlane, StartError
-
-ROOT = Path(__file__).resolve().parent.parent.parent
+from dev.controlplane.nodes import start_kubelet
 
 
 def main() -> int:
@@ -49,15 +48,6 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
-
-
-def start_kubelet(plane: ControlPlane) -> subprocess.Popen[bytes]:
-    """Start the sandbox's pretended nodes and their kubelet against a control plane."""
-    return processes.spawn(
-        [sys.executable, "-m", "sandbox.kubelet", "--kubeconfig",
-         str(plane.kubeconfig("kubelet", plane.token("kubelet")))],
-        log=plane.folder / "logs" / "kubelet.log", cwd=ROOT,
-    )  # fmt: skip
 
 
 def _watch_over(plane: ControlPlane, kubelet: subprocess.Popen[bytes] | None) -> None:

@@ -1,0 +1,1 @@
+"""A real Chromium against the whole portal: web, worker, watcher and sandbox as processes."""

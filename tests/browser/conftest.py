@@ -1,0 +1,112 @@
+"""Fixtures of the browser tests.
+
+`portal` is the whole portal, once a session, with the demo's people and packages and no slices. The test process and
+the portal's share the test database, so a test may read and write rows; nothing is rolled back, so each test uses
+names of its own. `sign_in("kim@acme.example", language="de")` gives a page of a signed-in person. Screenshots go to
+artefacts/screenshots with `shot(page, "name")`; those of failures to artefacts/playwright.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page
+
+from dev.browser import find_or_install
+from tests.browser.whole_portal import WholePortal, database_url, other_database
+
+ARTEFACTS = Path(__file__).resolve().parent.parent.parent / "artefacts"
+LOCALES = {"en": "en-GB", "de": "de-DE"}
+
+
+@pytest.fixture(scope="session")
+def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+    """Start the Chromium that is there; its own sandbox does not work for root."""
+    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+    path = os.environ.get("CHROMIUM") or find_or_install()
+    return {**browser_type_launch_args, "executable_path": path, "args": flags}
+
+
+@pytest.fixture(scope="session")
+def portal(
+    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, django_db_blocker: Any
+) -> Iterator[WholePortal]:
+    """The whole portal, running."""
+    from django.conf import settings
+    from django.db import connection
+
+    logs = ARTEFACTS / "browser-logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    database = database_url(connection.settings_dict)
+    started = WholePortal(
+        tmp_path_factory.mktemp("portal"), logs, database, other_database(settings.REDIS_URL)
+    )
+    yield started
+    started.stop()
+
+
+@pytest.fixture(autouse=True)
+def _open_database(django_db_blocker: Any) -> Iterator[None]:
+    """Let the test reach the portal's database, without the transaction that other processes could not see."""
+    with django_db_blocker.unblock():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _all_alive(portal: WholePortal) -> Iterator[None]:
+    """A process of the portal that ended by itself fails the test it happened in."""
+    yield
+    assert not portal.dead(), "\n".join(portal.dead())
+
+
+SignIn = Callable[..., Page]
+
+
+@pytest.fixture
+def sign_in(portal: WholePortal, new_context: Callable[..., BrowserContext]) -> Iterator[SignIn]:
+    """`sign_in(user, language="en", **context_options)`: a page of somebody who has just signed in.
+
+    Whatever the page's console calls an error, a refusal of the content security policy included, fails the test;
+    `page.expect_errors` is not needed for answers of the server, which are not counted.
+    """
+    complaints: list[str] = []
+
+    def listen(message: ConsoleMessage) -> None:
+        if message.type == "error" and "the server responded with a status of" not in message.text:
+            complaints.append(message.text)
+
+    def enter(user: str, language: str = "en", **options: Any) -> Page:
+        options = {"base_url": portal.url, "timezone_id": "Europe/Berlin", **options}
+        page = new_context(locale=LOCALES[language], **options).new_page()
+        page.on("console", listen)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto("/")
+        page.locator("input[name=username]").fill(user)
+        page.locator("input[name=password]").fill(portal.logins["password"])
+        page.locator("input[name=password]").press("Enter")
+        page.locator("input[name=password]").wait_for(state="detached")
+        return page
+
+    yield enter
+    assert complaints == []
+
+
+@pytest.fixture(params=["en", "de"])
+def language(request: pytest.FixtureRequest) -> str:
+    """Both languages, one after the other."""
+    return str(request.param)
+
+
+@pytest.fixture
+def shot() -> Callable[[Page, str], None]:
+    """`shot(page, "order-en")` keeps a picture of the whole page in artefacts/screenshots."""
+
+    def take(page: Page, name: str) -> None:
+        page.screenshot(path=ARTEFACTS / "screenshots" / f"{name}.png", full_page=True)
+
+    return take
