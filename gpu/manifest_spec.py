@@ -119,7 +119,9 @@ class WorkloadSpec:
                     for kind, probe in given.get("probes", {}).items()
                 }
             )
-            return cls(**given)
+            spec = cls(**given)
+            _check_kinds(spec)
+            return spec
         except (TypeError, AttributeError, ValueError) as error:
             raise SpecError(f"not a workload spec: {error}") from error
 
@@ -140,6 +142,20 @@ class SliceSpec:
 def shallow(item: VolumeSpec | Probe | Probes) -> dict[str, Any]:
     """Return the fields of one dataclass by name, not going deeper."""
     return {field.name: getattr(item, field.name) for field in fields(item)}
+
+
+def _check_kinds(spec: WorkloadSpec) -> None:
+    """Raise SpecError when a plain field of a spec made from JSON is not of its kind."""
+    parts = [spec, spec.volume, *shallow(spec.probes).values()]
+    for part in (part for part in parts if part is not None):
+        for field in fields(part):
+            value, kind = getattr(part, field.name), str(field.type)
+            numeric = isinstance(value, int) and not isinstance(value, bool)
+            wrong = (kind.startswith("str") and not isinstance(value, str)) or (
+                kind.startswith("int") and not numeric
+            )
+            if wrong and not (value is None and kind.endswith("None")):
+                raise SpecError(f"{field.name} is {value!r}")
 
 
 def _strings(items: Sequence[object]) -> tuple[str, ...]:
