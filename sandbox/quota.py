@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from sandbox import quantity, usage
-from sandbox.api import ApiError, Obj
+from sandbox.api import Obj
 from sandbox.kinds import Kind
 from sandbox.refusals import forbidden
 from sandbox.usage import Amount
@@ -155,8 +155,4 @@ def check_limit_ranges(kind: Kind, obj: Obj, ranges: list[Obj]) -> None:
     if problems:
         unique = list(dict.fromkeys(problems))
         text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
-        raise _refuse(kind, obj, text)
-
-
-def _refuse(kind: Kind, obj: Obj, text: str) -> ApiError:
-    return forbidden(kind, obj["metadata"]["name"], text)
+        raise forbidden(kind, obj["metadata"]["name"], text)

@@ -24,6 +24,12 @@ class Stored:
     obj: Obj
     text: str
 
+    @staticmethod
+    def of(obj: Obj) -> "Stored":
+        """An object with its text."""
+        obj = {"kind": obj["kind"], "apiVersion": obj["apiVersion"]} | obj
+        return Stored(obj, json.dumps(obj, separators=(",", ":")))
+
     @property
     def version(self) -> int:
         """The resource version as a number."""
@@ -138,9 +144,7 @@ class Store:
         old = self.get(kind, *key)
         self.version += 1
         metadata["resourceVersion"] = str(self.version)
-        head = {"kind": obj["kind"], "apiVersion": obj["apiVersion"]}
-        obj = head | obj
-        stored = Stored(obj, json.dumps(obj, separators=(",", ":")))
+        stored = Stored.of(obj)
         self._objects.setdefault(kind, {})[key] = stored
         self._save("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (kind, *key, stored.text))
         self._publish(Change(self.version, "MODIFIED" if old else "ADDED", kind, key, stored, old))
@@ -152,8 +156,7 @@ class Store:
         old = self._objects[kind].pop(key)
         self.version += 1
         metadata = old.obj["metadata"] | {"resourceVersion": str(self.version)}
-        obj = old.obj | {"metadata": metadata}
-        last = Stored(obj, json.dumps(obj, separators=(",", ":")))
+        last = Stored.of(old.obj | {"metadata": metadata})
         self._save("DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?", (kind, *key))
         if kind == "Pod":
             self._forget_logs(namespace, name)

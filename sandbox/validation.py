@@ -1,0 +1,345 @@
+"""Ordinary validation: what is refused with 422 whatever the policies say."""
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from sandbox import quantity, selectors
+from sandbox.api import ApiError, Obj
+from sandbox.kinds import Kind
+from sandbox.refusals import invalid
+from sandbox.validation_pods import pod_spec, pod_template
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_SENTENCES = {
+    "subdomain": (
+        _SUBDOMAIN,
+        253,
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
+        "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+        f"'{_SUBDOMAIN}')",
+    ),
+    "label": (
+        _LABEL,
+        63,
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+        f"end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')",
+    ),
+    "label1035": (
+        "[a-z]([-a-z0-9]*[a-z0-9])?",
+        63,
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
+        "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
+    ),
+}
+_LABEL_VALUE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
+    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
+    f"is '({_NAME_PART})?')"
+)
+_QUALIFIED = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
+    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '"
+    f"{_NAME_PART}')"
+)
+_PATH_NAMES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+
+
+class Errors:
+    """Collects (field, cause reason, sentence) as Kubernetes' field errors."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, str, str]] = []
+
+    def invalid(self, field: str, value: Any, why: str) -> None:
+        """The value is not allowed."""
+        shown = json.dumps(value, separators=(",", ":"))
+        self.found.append((field, "FieldValueInvalid", f"Invalid value: {shown}: {why}"))
+
+    def required(self, field: str, why: str = "") -> None:
+        """A value is missing."""
+        self.found.append((field, "FieldValueRequired", "Required value" + (f": {why}" if why else "")))
+
+    def forbidden(self, field: str, why: str) -> None:
+        """The field may not be set here."""
+        self.found.append((field, "FieldValueForbidden", f"Forbidden: {why}"))
+
+    def duplicate(self, field: str, value: str) -> None:
+        """The value is there twice."""
+        self.found.append((field, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}"))
+
+    def missing(self, field: str, value: str) -> None:
+        """The value names something that is not there."""
+        self.found.append((field, "FieldValueNotFound", f"Not found: {json.dumps(value)}"))
+
+    def supported(self, field: str, value: str, allowed: Iterable[str]) -> None:
+        """The value must be one of a list."""
+        if value not in allowed:
+            names = ", ".join(json.dumps(name) for name in sorted(allowed))
+            text = f"Unsupported value: {json.dumps(value)}: supported values: {names}"
+            self.found.append((field, "FieldValueNotSupported", text))
+
+    def name(self, field: str, value: str, form: str) -> None:
+        """The value must be a DNS name of a form: subdomain, label or label1035."""
+        expression, limit, sentence = _SENTENCES[form]
+        if len(value) > limit:
+            self.invalid(field, value, f"must be no more than {limit} bytes")
+        if not re.fullmatch(expression, value):
+            self.invalid(field, value, sentence)
+
+    def labels(self, field: str, labels: dict[str, str]) -> None:
+        """Keys and values must be valid labels."""
+        for key, value in sorted(labels.items()):
+            self.qualified(field, key)
+            if len(value.encode()) > 63:
+                self.invalid(field, value, "must be no more than 63 bytes")
+            elif not re.fullmatch(f"({_NAME_PART})?", value):
+                self.invalid(field, value, _LABEL_VALUE)
+
+    def qualified(self, field: str, key: str) -> None:
+        """The key of a label or annotation: optional prefix, slash, name."""
+        prefix, slash, name = key.rpartition("/")
+        if slash and not re.fullmatch(_SUBDOMAIN, prefix):
+            self.invalid(field, key, f"prefix part {_SENTENCES['subdomain'][2]}")
+        if len(name) > 63:
+            self.invalid(field, key, "name part must be no more than 63 bytes")
+        elif not re.fullmatch(_NAME_PART, name):
+            self.invalid(field, key, _QUALIFIED)
+
+    def not_negative(self, field: str, value: int | None) -> None:
+        """A count."""
+        if value is not None and value < 0:
+            self.invalid(field, value, "must be greater than or equal to 0")
+
+    def selector(self, field: str, selector: Obj) -> None:
+        """A LabelSelector's own values."""
+        self.labels(f"{field}.matchLabels", selector.get("matchLabels", {}))
+
+
+def _metadata(kind: Kind, obj: Obj, errors: Errors) -> None:
+    metadata = obj["metadata"]
+    form = {"Service": "label1035", "Namespace": "label"}.get(kind.kind, "subdomain")
+    if kind.kind not in _PATH_NAMES:
+        errors.name("metadata.name", metadata["name"], form)
+    errors.labels("metadata.labels", metadata.get("labels", {}))
+    for key in metadata.get("annotations", {}):
+        errors.qualified("metadata.annotations", key.lower())
+    for index, owner in enumerate(metadata.get("ownerReferences", [])):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                errors.invalid(f"metadata.ownerReferences[{index}].{field}", "", f"{field} must not be empty")
+
+
+def _workload(kind: Kind, obj: Obj, errors: Errors) -> None:
+    spec = obj["spec"]
+    errors.not_negative("spec.replicas", spec.get("replicas"))
+    selector = spec.get("selector")
+    labels = spec["template"]["metadata"].get("labels", {})
+    if selector is None:
+        errors.required("spec.selector")
+    else:
+        errors.selector("spec.selector", selector)
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            errors.invalid("spec.selector", selector, f"empty selector is invalid for {kind.kind.lower()}")
+        elif not selectors.matches(selector, labels):
+            why = "`selector` does not match template `labels`"
+            errors.invalid("spec.template.metadata.labels", dict(sorted(labels.items())), why)
+    pod_template("spec.template", spec["template"], errors, ("Always",))
+
+
+def _deployment(kind: Kind, obj: Obj, errors: Errors) -> None:
+    _workload(kind, obj, errors)
+    strategy = obj["spec"]["strategy"]
+    errors.supported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate"))
+    if strategy["type"] == "Recreate" and "rollingUpdate" in strategy:
+        errors.forbidden(
+            "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
+        )
+    for field in ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+        errors.not_negative(f"spec.{field}", obj["spec"].get(field))
+
+
+def _job(_: Kind, obj: Obj, errors: Errors) -> None:
+    spec = obj["spec"]
+    for field in (
+        "parallelism",
+        "completions",
+        "backoffLimit",
+        "activeDeadlineSeconds",
+        "ttlSecondsAfterFinished",
+    ):
+        errors.not_negative(f"spec.{field}", spec.get(field))
+    pod_template("spec.template", spec["template"], errors, ("Never", "OnFailure"))
+
+
+def _pod(_: Kind, obj: Obj, errors: Errors) -> None:
+    pod_spec("spec", obj["spec"], errors)
+
+
+def _service(_: Kind, obj: Obj, errors: Errors) -> None:
+    spec = obj["spec"]
+    ports = spec.get("ports", [])
+    errors.supported("spec.type", spec["type"], ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))
+    if not ports and spec.get("clusterIP") != "None" and spec["type"] != "ExternalName":
+        errors.required("spec.ports")
+    for index, port in enumerate(ports):
+        field = f"spec.ports[{index}]"
+        if len(ports) > 1 and not port.get("name"):
+            errors.required(f"{field}.name")
+        if "name" in port:
+            errors.name(f"{field}.name", port["name"], "label")
+        for name in ("port", "targetPort"):
+            value = port.get(name, 0)
+            if isinstance(value, int) and not 1 <= value <= 65535:
+                errors.invalid(f"{field}.{name}", value, "must be between 1 and 65535, inclusive")
+        errors.supported(f"{field}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
+    errors.labels("spec.selector", spec.get("selector", {}))
+
+
+def _volume_claim(_: Kind, obj: Obj, errors: Errors) -> None:
+    spec = obj["spec"]
+    modes = spec.get("accessModes", [])
+    if not modes:
+        errors.required("spec.accessModes", "at least 1 access mode is required")
+    for mode in modes:
+        allowed = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+        errors.supported("spec.accessModes", mode, allowed)
+    storage = spec.get("resources", {}).get("requests", {}).get("storage")
+    if storage is None:
+        errors.required("spec.resources[storage]")
+    elif quantity.parse(storage) <= 0:
+        errors.invalid("spec.resources[storage]", storage, "must be greater than zero")
+
+
+def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
+    for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
+        place = f"{field}.devices.requests[{index}]"
+        if not request.get("name"):
+            errors.required(f"{place}.name")
+        else:
+            errors.name(f"{place}.name", request["name"], "label")
+        parts = [(f"{place}.exactly", request["exactly"])] if "exactly" in request else []
+        parts += [
+            (f"{place}.firstAvailable[{i}]", part) for i, part in enumerate(request.get("firstAvailable", []))
+        ]
+        if not parts:
+            errors.required(place, "exactly one of `exactly` or `firstAvailable` is required")
+        if "exactly" in request and "firstAvailable" in request:
+            errors.invalid(place, None, "exactly one of `exactly` or `firstAvailable` is required")
+        for part_field, part in parts:
+            if not part.get("deviceClassName"):
+                errors.required(f"{part_field}.deviceClassName")
+            else:
+                errors.name(f"{part_field}.deviceClassName", part["deviceClassName"], "subdomain")
+            mode, count = part.get("allocationMode", "ExactCount"), part.get("count")
+            errors.supported(f"{part_field}.allocationMode", mode, ("All", "ExactCount"))
+            if mode == "ExactCount" and count is not None and count <= 0:
+                errors.invalid(f"{part_field}.count", count, "must be greater than zero")
+            if mode == "All" and count:
+                errors.invalid(
+                    f"{part_field}.count", count, "must not be specified when allocationMode is 'All'"
+                )
+
+
+def _resource_claim(_: Kind, obj: Obj, errors: Errors) -> None:
+    _device_requests("spec", obj["spec"], errors)
+
+
+def _claim_template(_: Kind, obj: Obj, errors: Errors) -> None:
+    errors.labels("spec.metadata.labels", obj["spec"].get("metadata", {}).get("labels", {}))
+    _device_requests("spec.spec", obj["spec"].get("spec", {}), errors)
+
+
+def _quota(_: Kind, obj: Obj, errors: Errors) -> None:
+    for key, text in obj.get("spec", {}).get("hard", {}).items():
+        value = quantity.parse(text)
+        if value < 0:
+            errors.invalid(f"spec.hard[{key}]", text, "must be greater than or equal to 0")
+        whole = key.startswith(("pods", "services", "count/", "persistentvolumeclaims")) or key.endswith(
+            "/devices"
+        )
+        if whole and value != value.to_integral_value():
+            errors.invalid(f"spec.hard[{key}]", text, "must be an integer")
+
+
+def _data_keys(_: Kind, obj: Obj, errors: Errors) -> None:
+    for key in obj.get("data", {}):
+        if not re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key):
+            why = (
+                "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+                "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+            )
+            errors.invalid(f"data[{key}]", key, why)
+
+
+_CHECKS: dict[str, Callable[[Kind, Obj, Errors], None]] = {
+    "ConfigMap": _data_keys,
+    "Deployment": _deployment,
+    "Job": _job,
+    "PersistentVolumeClaim": _volume_claim,
+    "Pod": _pod,
+    "ReplicaSet": _workload,
+    "ResourceClaim": _resource_claim,
+    "ResourceClaimTemplate": _claim_template,
+    "ResourceQuota": _quota,
+    "Secret": _data_keys,
+    "Service": _service,
+}
+
+_IMMUTABLE: dict[str, tuple[str, ...]] = {
+    "Deployment": ("selector",),
+    "Job": ("selector", "template", "completions"),
+    "ReplicaSet": ("selector",),
+    "Service": ("clusterIP",),
+}
+
+
+def _unchangeable(kind: Kind, new: Obj, old: Obj, errors: Errors) -> None:
+    for name in _IMMUTABLE.get(kind.kind, ()):
+        before, after = old["spec"].get(name), new["spec"].get(name)
+        if before != after:
+            errors.invalid(f"spec.{name}", after, "field is immutable")
+    if kind.kind in ("ResourceClaim", "ResourceClaimTemplate") and old["spec"] != new["spec"]:
+        errors.invalid("spec", new["spec"], "field is immutable")
+    if kind.kind == "PersistentVolumeClaim":
+        before, after = json.loads(json.dumps([old["spec"], new["spec"]]))
+        sizes = [
+            quantity.parse(spec.get("resources", {}).get("requests", {}).pop("storage", "0"))
+            for spec in (before, after)
+        ]
+        if before != after | {"volumeName": before.get("volumeName", after.get("volumeName"))} and (
+            before != after
+        ):
+            errors.forbidden(
+                "spec",
+                "spec is immutable after creation except resources.requests and volumeAttributesClassName "
+                "for bound claims",
+            )
+        elif sizes[1] < sizes[0]:
+            why = "field can not be less than status.capacity"
+            errors.forbidden("spec.resources.requests.storage", why)
+    if kind.kind == "Secret" and old.get("type") != new.get("type"):
+        errors.invalid("type", new.get("type"), "field is immutable")
+
+
+def check(kind: Kind, new: Obj, old: Obj | None) -> None:
+    """Raise the 422 that names everything wrong with a new version of an object."""
+    errors = Errors()
+    _metadata(kind, new, errors)
+    # The API server skips the other rules for a template that can no longer change.
+    skip = old is not None and kind.kind in ("ResourceClaim", "ResourceClaimTemplate", "Pod")
+    if kind.kind in _CHECKS and not skip:
+        _CHECKS[kind.kind](kind, new, errors)
+    if old is not None and "spec" in old and "spec" in new:
+        _unchangeable(kind, new, old, errors)
+    if errors.found:
+        raise refusal(kind, new["metadata"]["name"], errors)
+
+
+def refusal(kind: Kind, name: str, errors: Errors) -> ApiError:
+    """The 422 of collected errors."""
+    return invalid(kind, name, errors.found)

@@ -1,0 +1,158 @@
+"""Ordinary validation of pods and pod templates."""
+
+import re
+from typing import TYPE_CHECKING
+
+from sandbox import quantity
+from sandbox.api import Obj
+
+if TYPE_CHECKING:
+    from sandbox.validation import Errors
+
+_PORT = "must be between 1 and 65535, inclusive"
+
+
+def pod_template(field: str, template: Obj, errors: "Errors", restart: tuple[str, ...]) -> None:
+    """A pod template whose pods must have one of the given restart policies."""
+    errors.labels(f"{field}.labels", template["metadata"].get("labels", {}))
+    spec = template["spec"]
+    pod_spec(f"{field}.spec", spec, errors)
+    errors.supported(f"{field}.spec.restartPolicy", spec["restartPolicy"], restart)
+
+
+def pod_spec(field: str, spec: Obj, errors: "Errors") -> None:
+    """A pod's spec: containers, volumes, claims."""
+    volumes = {volume.get("name", "") for volume in spec.get("volumes", [])}
+    for index, volume in enumerate(spec.get("volumes", [])):
+        _named(f"{field}.volumes[{index}]", volume, errors)
+        if len(volume) > 2:
+            extra = sorted(set(volume) - {"name"})[1]
+            errors.forbidden(f"{field}.volumes[{index}].{extra}", "may not specify more than 1 volume type")
+    claims: set[str] = set()
+    for index, claim in enumerate(spec.get("resourceClaims", [])):
+        place = f"{field}.resourceClaims[{index}]"
+        _named(place, claim, errors)
+        if claim.get("name", "") in claims:
+            errors.duplicate(f"{place}.name", claim["name"])
+        claims.add(claim.get("name", ""))
+        sources = [name for name in ("resourceClaimName", "resourceClaimTemplateName") if name in claim]
+        if len(sources) != 1:
+            why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            if sources:
+                why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            errors.invalid(place, claim, why)
+        for name in sources:
+            errors.name(f"{place}.{name}", claim[name], "subdomain")
+    if not spec.get("containers"):
+        errors.required(f"{field}.containers")
+    seen: set[str] = set()
+    for group in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(group, [])):
+            place = f"{field}.{group}[{index}]"
+            if container.get("name") in seen:
+                errors.duplicate(f"{place}.name", container["name"])
+            seen.add(container.get("name", ""))
+            _container(place, container, volumes, claims, errors)
+    errors.supported(
+        f"{field}.dnsPolicy",
+        spec["dnsPolicy"],
+        ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+    )
+    errors.supported(f"{field}.restartPolicy", spec["restartPolicy"], ("Always", "Never", "OnFailure"))
+    for name in ("runAsUser", "runAsGroup", "fsGroup"):
+        value = spec["securityContext"].get(name)
+        if value is not None and not 0 <= value <= 2147483647:
+            why = "must be between 0 and 2147483647, inclusive"
+            errors.invalid(f"{field}.securityContext.{name}", value, why)
+
+
+def _named(field: str, item: Obj, errors: "Errors") -> None:
+    if not item.get("name"):
+        errors.required(f"{field}.name")
+    else:
+        errors.name(f"{field}.name", item["name"], "label")
+
+
+def _container(field: str, container: Obj, volumes: set[str], claims: set[str], errors: "Errors") -> None:
+    _named(field, container, errors)
+    if not container.get("image"):
+        errors.required(f"{field}.image")
+    elif container["image"] != container["image"].strip():
+        errors.invalid(f"{field}.image", container["image"], "must not have leading or trailing whitespace")
+    errors.supported(
+        f"{field}.imagePullPolicy", container["imagePullPolicy"], ("Always", "IfNotPresent", "Never")
+    )
+    for index, port in enumerate(container.get("ports", [])):
+        place = f"{field}.ports[{index}]"
+        if not 1 <= port.get("containerPort", 0) <= 65535:
+            errors.invalid(f"{place}.containerPort", port.get("containerPort", 0), _PORT)
+        errors.supported(f"{place}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
+        name = port.get("name")
+        if name is not None and not (
+            len(name) <= 15
+            and re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
+            and re.search("[a-z]", name)
+            and "--" not in name
+        ):
+            why = "must be no more than 15 characters" if len(name) > 15 else "must be a valid port name"
+            errors.invalid(f"{place}.name", name, why)
+    for index, variable in enumerate(container.get("env", [])):
+        place = f"{field}.env[{index}]"
+        name = variable.get("name", "")
+        if not name:
+            errors.required(f"{place}.name")
+        elif not all(" " <= letter <= "~" and letter != "=" for letter in name):
+            why = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+            errors.invalid(f"{place}.name", name, why)
+        if variable.get("value") and "valueFrom" in variable:
+            errors.invalid(f"{place}.valueFrom", "", "may not be specified when `value` is not empty")
+    mounts: set[str] = set()
+    for index, mount in enumerate(container.get("volumeMounts", [])):
+        place = f"{field}.volumeMounts[{index}]"
+        if not mount.get("name"):
+            errors.required(f"{place}.name")
+        elif mount["name"] not in volumes:
+            errors.missing(f"{place}.name", mount["name"])
+        if not mount.get("mountPath"):
+            errors.required(f"{place}.mountPath")
+        elif mount["mountPath"] in mounts:
+            errors.invalid(f"{place}.mountPath", mount["mountPath"], "must be unique")
+        mounts.add(mount.get("mountPath", ""))
+    _resources(f"{field}.resources", container["resources"], claims, errors)
+    context = container.get("securityContext", {})
+    if context.get("privileged") and context.get("allowPrivilegeEscalation") is False:
+        why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
+        errors.invalid(f"{field}.securityContext", context, why)
+
+
+def _resources(field: str, resources: Obj, claims: set[str], errors: "Errors") -> None:
+    limits, requests = resources.get("limits", {}), resources.get("requests", {})
+    for part, values in (("limits", limits), ("requests", requests)):
+        for name, text in values.items():
+            if quantity.parse(text) < 0:
+                errors.invalid(f"{field}.{part}[{name}]", text, "must be greater than or equal to 0")
+            if (
+                "/" not in name
+                and name not in ("cpu", "memory", "ephemeral-storage")
+                and not name.startswith("hugepages-")
+            ):
+                why = "must be a standard resource type or fully qualified"
+                errors.invalid(f"{field}.{part}[{name}]", name, why)
+    for name, text in requests.items():
+        extended = "/" in name and not name.startswith("kubernetes.io/")
+        if name in limits and quantity.parse(text) > quantity.parse(limits[name]):
+            errors.invalid(
+                f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
+            )
+        elif extended and text != limits.get(name):
+            errors.required(f"{field}.limits", "Limit must be set for non overcommitable resources")
+    names: set[str] = set()
+    for index, claim in enumerate(resources.get("claims", [])):
+        name = claim.get("name", "")
+        if not name:
+            errors.required(f"{field}.claims[{index}].name")
+        elif name in names:
+            errors.duplicate(f"{field}.claims[{index}]", name)
+        elif name not in claims:
+            errors.missing(f"{field}.claims[{index}].name", name)
+        names.add(name)
