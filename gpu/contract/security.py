@@ -81,44 +81,52 @@ def check_amounts(pod: Node) -> Iterator[Finding]:
     """Yield a finding for each amount of CPU and memory that is missing, is none, or exceeds its limit."""
     for container in pod["containers"].list:
         for key in ("cpu", "memory"):
-            amounts = {}
-            for kind in ("requests", "limits"):
-                node = container[f"resources/{kind}"]
-                entry = node.map.get(key)
-                if entry is None or not entry.present:
-                    yield _missing(pointer_of(node, key), kind, key)
-                    continue
-                value = _value(entry)
-                if value is None or value < 0:
-                    yield finding(
-                        "quantity-invalid",
-                        entry,
-                        Text(gettext_noop("This is no amount.")),
-                        Text(gettext_noop("Write cores such as 500m, or a size such as 2Gi.")),
-                        by="platform",
-                    )
-                else:
-                    amounts[kind] = value
-            if len(amounts) == 2 and amounts["limits"] < amounts["requests"]:
-                yield finding(
-                    "limit-below-request",
-                    pointer_of(container["resources/limits"], key),
-                    Text(gettext_noop("The limit is below the request.")),
-                    Text(gettext_noop("Raise the limit or lower the request.")),
-                    by="platform",
-                )
+            yield from _amount(container["resources"], key)
 
 
-def _missing(place: str, kind: str, key: str) -> Finding:
+def _amount(resources: Node, key: str) -> Iterator[Finding]:
+    amounts: dict[str, Decimal] = {}
+    for kind in ("requests", "limits"):
+        node = resources[kind].map.get(key)
+        if node is None or not node.present:
+            yield _missing(resources, kind, key)
+            continue
+        value = _value(node)
+        if value is None or value < 0:
+            yield finding(
+                "quantity-invalid",
+                node,
+                Text(gettext_noop("This is no amount.")),
+                Text(gettext_noop("Write cores such as 500m, or a size such as 2Gi.")),
+                by="platform",
+            )
+        else:
+            amounts[kind] = value
+    if len(amounts) == 2 and amounts["limits"] < amounts["requests"]:
+        yield finding(
+            "limit-below-request",
+            pointer_of(resources["limits"], key),
+            Text(gettext_noop("The limit is below the request.")),
+            Text(gettext_noop("Raise the limit or lower the request.")),
+            by="platform",
+        )
+
+
+def _missing(resources: Node, kind: str, key: str) -> Finding:
+    """Return the finding for an amount left out; Kubernetes takes a limit for the request where only that is set."""
+    from_limit = kind == "requests" and key in resources["limits"].map
     return finding(
         "requests-missing",
-        place,
-        Text(
+        pointer_of(resources[kind], key),
+        Text(gettext_noop("Without it, the limit counts as the request."))
+        if from_limit
+        else Text(
             gettext_noop("Without %(kind)s.%(key)s a project with a quota does not start it."),
             {"kind": kind, "key": key},
         ),
         Text(gettext_noop("Set CPU and memory, requests and limits.")),
         by="platform",
+        level="warning" if from_limit else "refused",
     )
 
 

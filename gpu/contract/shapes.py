@@ -67,7 +67,7 @@ CLAIM_TEMPLATE = {
     **_under("metadata", _METADATA),
     "spec": "map!",
     **_under("spec/metadata", _POD_METADATA),
-    "spec/spec": "map!",
+    "spec/spec": "map",
     "spec/spec/devices": "map",
     "spec/spec/devices/requests": "list",
     "spec/spec/devices/requests/*": "map!",
