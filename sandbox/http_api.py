@@ -12,20 +12,20 @@ from typing import Any
 
 from sandbox.api import ApiError, Obj
 from sandbox.kinds import BY_KIND
+from sandbox.logbook import Logbook
 
 log = logging.getLogger(__name__)
 
 TIMEOUT = 30.0
 WATCH_SECONDS = 300
 PAGE = 500
-LOG_LIMIT = 256_000
 
 
 class HttpApi:
     """Speaks JSON to ``server`` with a bearer token; ``ca`` is the path of the certificate to trust.
 
-    Without ``ca`` a server with https is not verified: it is for loopback only. Logs stay in memory, for
-    the kubelet that serves them.
+    Without ``ca`` a server with https is not verified: it is for loopback only. Logs stay in
+    ``logbook``, for the kubelet that serves them.
     """
 
     def __init__(self, server: str, token: str, ca: str | None = None) -> None:
@@ -38,8 +38,7 @@ class HttpApi:
                 self._context.check_hostname = False
                 self._context.verify_mode = ssl.CERT_NONE
         self._local = threading.local()
-        self._logs_lock = threading.Condition()
-        self._logs: dict[tuple[str, str, str, bool], str] = {}
+        self.logbook = Logbook()
 
     def get(self, kind: str, namespace: str | None, name: str) -> Obj | None:
         """See :class:`sandbox.api.Api`."""
@@ -187,30 +186,17 @@ class HttpApi:
             connection.close()
         return version
 
+    def acting(self, component: str) -> "HttpApi":
+        """A real server knows the token's account and no other."""
+        return self
+
     def append_log(self, namespace: str, pod: str, container: str, text: str) -> None:
         """See :class:`sandbox.api.Api`."""
-        with self._logs_lock:
-            key = (namespace, pod, container, False)
-            self._logs[key] = (self._logs.get(key, "") + text)[-LOG_LIMIT:]
-            self._logs_lock.notify_all()
+        self.logbook.append(namespace, pod, container, text)
 
     def rotate_log(self, namespace: str, pod: str, container: str) -> None:
         """See :class:`sandbox.api.Api`."""
-        with self._logs_lock:
-            self._logs[namespace, pod, container, True] = self._logs.pop(
-                (namespace, pod, container, False), ""
-            )
-            self._logs_lock.notify_all()
-
-    def log(self, namespace: str, pod: str, container: str, previous: bool = False) -> str | None:
-        """What a container has written, None where nothing is known of it."""
-        with self._logs_lock:
-            return self._logs.get((namespace, pod, container, previous))
-
-    def wait_for_log(self, seconds: float) -> None:
-        """Wait until any container writes something, but no longer than that."""
-        with self._logs_lock:
-            self._logs_lock.wait(seconds)
+        self.logbook.rotate(namespace, pod, container)
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         host, port = self._url.hostname or "", self._url.port

@@ -1,12 +1,16 @@
 """The pretended kubelet: runs the pods that are bound to its nodes, and tells how they are."""
 
+import argparse
 import base64
 import functools
 import hashlib
+import logging
+import signal
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sandbox.api import Api, Obj
 from sandbox.containers import NEVER, Container
@@ -21,9 +25,11 @@ from sandbox.controllers.objects import (
     now,
     uid_of,
 )
+from sandbox.http_api import HttpApi
 from sandbox.images import behaviour
+from sandbox.kubelet_server import serve_logs
 from sandbox.node import NodeAgent, is_silent
-from sandbox.options import Options
+from sandbox.options import NodeSpec, Options
 from sandbox.processes import Process, ProcessRunner
 from sandbox.quantity import parse
 
@@ -48,7 +54,7 @@ class Kubelet(Controller):
 
     def __init__(self, engine: Engine, nodes: Sequence[str]) -> None:
         super().__init__(engine)
-        self.nodes = {node: Recorder(engine, self.name, node) for node in nodes}
+        self.nodes = {node: Recorder(self.api, self.name, node) for node in nodes}
         self.runner = ProcessRunner(self.options.process_paths)
         self._pods: dict[tuple[str | None, str], _Pod] = {}
 
@@ -110,7 +116,7 @@ class Kubelet(Controller):
     def _card_memory(self, pod: Obj) -> int | None:
         """The memory in MiB of the first card share that the pod holds."""
         for status in (pod.get("status") or {}).get("resourceClaimStatuses") or []:
-            claim = self.engine.get("ResourceClaim", namespace_of(pod), status["resourceClaimName"])
+            claim = self.api.get("ResourceClaim", namespace_of(pod), status["resourceClaimName"])
             allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
             for result in (allocation.get("devices") or {}).get("results") or []:
                 memory = (result.get("consumedCapacity") or {}).get("memory")
@@ -134,7 +140,7 @@ class Kubelet(Controller):
 
     def _begin(self, pod: Obj, known: _Pod, container: Container) -> None:
         if container.restarts:
-            self.engine.api.rotate_log(str(namespace_of(pod)), name_of(pod), container.name)
+            self.api.plain.rotate_log(str(namespace_of(pod)), name_of(pod), container.name)
         if not container.behaviour.process:
             return
         namespace, name = str(namespace_of(pod)), name_of(pod)
@@ -143,7 +149,7 @@ class Kubelet(Controller):
             known.exits[container.name] = (code, message)
             self.enqueue(namespace, name)
 
-        append = functools.partial(self.engine.api.append_log, namespace, name, container.name)
+        append = functools.partial(self.api.plain.append_log, namespace, name, container.name)
         argv = [*(container.spec.get("command") or []), *(container.spec.get("args") or [])]
         try:
             environment = self._environment(namespace, container.spec)
@@ -156,10 +162,10 @@ class Kubelet(Controller):
         for variable in spec.get("env") or []:
             source = variable.get("valueFrom") or {}
             if reference := source.get("secretKeyRef"):
-                secret = self.engine.get("Secret", namespace, reference["name"]) or {}
+                secret = self.api.get("Secret", namespace, reference["name"]) or {}
                 found[variable["name"]] = _decoded((secret.get("data") or {}).get(reference["key"], ""))
             elif reference := source.get("configMapKeyRef"):
-                values = self.engine.get("ConfigMap", namespace, reference["name"]) or {}
+                values = self.api.get("ConfigMap", namespace, reference["name"]) or {}
                 found[variable["name"]] = (values.get("data") or {}).get(reference["key"], "")
             else:
                 found[variable["name"]] = str(variable.get("value", ""))
@@ -172,7 +178,7 @@ class Kubelet(Controller):
     def _log(self, pod: Obj, container: Container, at: float) -> None:
         if container.started and (lines := container.words(at)):
             text = "".join(f"{line}\n" for line in lines)
-            self.engine.api.append_log(str(namespace_of(pod)), name_of(pod), container.name, text)
+            self.api.plain.append_log(str(namespace_of(pod)), name_of(pod), container.name, text)
 
     def _write(self, pod: Obj, known: _Pod) -> None:
         old = pod.get("status") or {}
@@ -272,3 +278,48 @@ def run_kubelet(
     engine.add(NodeAgent(engine, options.nodes, address))
     engine.add(Kubelet(engine, [spec.name for spec in options.nodes]))
     return engine.run()
+
+
+def main() -> None:
+    """``python -m sandbox.kubelet``: pretended nodes of a real control plane."""
+    parser = argparse.ArgumentParser(prog="python -m sandbox.kubelet", description=main.__doc__)
+    parser.add_argument("--server", required=True, help="address of the API server")
+    parser.add_argument("--token", help="bearer token")
+    parser.add_argument("--token-file", type=Path, help="file with the bearer token")
+    parser.add_argument("--ca", help="certificate of the server; without it https is not verified")
+    parser.add_argument("--node", action="append", help="name of a node; may be given again")
+    parser.add_argument("--cpu", default="16", help="cores of each node")
+    parser.add_argument("--memory", default="64Gi", help="memory of each node")
+    parser.add_argument("--cards", type=int, default=1, help="cards of each node")
+    parser.add_argument("--silent", action="append", default=[], help="a node that never renews its lease")
+    parser.add_argument("--address", default="127.0.0.1", help="where to serve container logs")
+    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument(
+        "--map", action="append", default=[], metavar="INSIDE=OUTSIDE", help="see ProcessRunner"
+    )
+    arguments = parser.parse_args()
+    token = arguments.token or (arguments.token_file.read_text().strip() if arguments.token_file else "")
+    if not token:
+        parser.error("give --token or --token-file")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    names = arguments.node or ["gpu-node-1", "gpu-node-2"]
+    size = {"cpu": arguments.cpu, "memory": arguments.memory, "cards": arguments.cards}
+    options = Options(
+        nodes=tuple(NodeSpec(name, **size) for name in names),
+        silent_nodes=frozenset(arguments.silent),
+        process_paths=dict(pair.split("=", 1) for pair in arguments.map),
+    )
+    api = HttpApi(arguments.server, token, arguments.ca)
+    port = serve_logs(api.logbook, arguments.address, arguments.port, stop)
+    threads = run_kubelet(api, stop, options, (arguments.address, port))
+    print(f"kubelet ready: {', '.join(names)}; logs on https://{arguments.address}:{port}", flush=True)
+    stop.wait()
+    for thread in threads:
+        thread.join(5.0)
+
+
+if __name__ == "__main__":
+    main()

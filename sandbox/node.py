@@ -140,7 +140,7 @@ class NodeAgent(Controller):
                 self.enqueue(None, name_of(obj))
 
     def reconcile(self, namespace: str | None, name: str) -> float | None:
-        node = self.engine.get("Node", None, name)
+        node = self.api.get("Node", None, name)
         if is_silent(node, self.options.silent_nodes):
             return self.options.lease_renewal
         wanted = node_object(self.specs[name], self.address)
@@ -165,7 +165,7 @@ class NodeAgent(Controller):
 
     def _publish_cards(self, spec: NodeSpec) -> None:
         wanted = slice_object(spec)
-        present = self.engine.get("ResourceSlice", None, name_of(wanted))
+        present = self.api.get("ResourceSlice", None, name_of(wanted))
         if not spec.cards:
             return
         if present is None:
@@ -178,7 +178,7 @@ class NodeAgent(Controller):
 
     def _renew(self, node: Obj) -> None:
         name = name_of(node)
-        lease = self.engine.get("Lease", LEASES, name)
+        lease = self.api.get("Lease", LEASES, name)
         seconds = int(self.options.node_grace) or 1
         if lease is not None:
             updated = changed_copy(lease)
@@ -195,7 +195,7 @@ class NodeAgent(Controller):
             },
             "spec": {"holderIdentity": name, "leaseDurationSeconds": seconds, "renewTime": now_micro()},
         }
-        if self.engine.get("Namespace", None, LEASES) is None:
+        if self.api.get("Namespace", None, LEASES) is None:
             try:
                 self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASES}})
             except ApiError as error:
@@ -219,7 +219,7 @@ class NodeLifecycle(Controller):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.events = Recorder(engine, self.name)
+        self.events = Recorder(self.api, self.name)
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
         if (obj["kind"] == "Node" and change != "DELETED") or (

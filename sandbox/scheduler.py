@@ -77,10 +77,11 @@ class Scheduler(Controller):
     """
 
     name = "default-scheduler"
+    actor = "kube-scheduler"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.events = Recorder(engine, self.name)
+        self.events = Recorder(self.api, self.name)
 
     def start(self) -> None:
         self.enqueue(None, "pass")

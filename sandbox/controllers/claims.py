@@ -25,10 +25,11 @@ class PodClaims(Controller):
     """
 
     name = "resource_claim"
+    actor = "resource-claim-controller"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.events = Recorder(engine, self.name)
+        self.events = Recorder(self.api, self.name)
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
         if obj["kind"] == "Pod" and obj["spec"].get("resourceClaims") and change == "ADDED":
@@ -92,6 +93,7 @@ class ClaimRelease(Controller):
     """Takes reservations of gone pods away, then the allocation, then the claim."""
 
     name = "resource_claim_release"
+    actor = "resource-claim-controller"
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
         if obj["kind"] == "ResourceClaim" and change != "DELETED":

@@ -35,7 +35,7 @@ class Deployments(Controller):
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.events = Recorder(engine, self.name)
+        self.events = Recorder(self.api, self.name)
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
         if obj["kind"] == "Deployment":

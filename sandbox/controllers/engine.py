@@ -154,14 +154,60 @@ class WorkQueue:
             self._ready.notify_all()
 
 
+class Writer:
+    """The API in the name of one controller; what it answers is in the cache before a call returns."""
+
+    def __init__(self, engine: "Engine", api: Api) -> None:
+        self._engine, self.plain = engine, api
+
+    def get(self, kind: str, namespace: str | None, name: str) -> Obj | None:
+        """Ask the API, not the cache."""
+        return self.plain.get(kind, namespace, name)
+
+    def list(self, kind: str, namespace: str | None = None) -> Sequence[Obj]:
+        """Ask the API, not the cache."""
+        return self.plain.list(kind, namespace)
+
+    def create(self, obj: Obj) -> Obj:
+        """Create the object."""
+        return self._engine.note(self.plain.create(obj))
+
+    def update(self, obj: Obj) -> Obj:
+        """Write all but the status."""
+        return self._engine.note(self.plain.update(obj))
+
+    def update_status(self, obj: Obj) -> Obj:
+        """Write the status."""
+        return self._engine.note(self.plain.update_status(obj))
+
+    def delete(self, obj: Obj, propagation: str = "Background", grace_seconds: int | None = None) -> None:
+        """Ask for the deletion of exactly this object."""
+        kind, namespace, name = obj["kind"], namespace_of(obj), name_of(obj)
+        try:
+            self.plain.delete(kind, namespace, name, uid_of(obj), propagation, grace_seconds)
+        except ApiError as error:
+            if error.status not in (404, 409):
+                raise
+        left = self.plain.get(kind, namespace, name)
+        if left is None or uid_of(left) != uid_of(obj):
+            self._engine.note_gone(obj)
+        if left is not None:
+            self._engine.note(left)
+
+
 class Controller:
-    """Base of the controllers. ``name`` is also the component that its events come from."""
+    """Base of the controllers.
+
+    ``name`` is also the component that its events come from, ``actor`` the account it acts as, where that is
+    another.
+    """
 
     name = ""
+    actor = ""
 
     def __init__(self, engine: "Engine") -> None:
         self.engine = engine
-        self.api = engine
+        self.api = Writer(engine, engine.api.acting(self.actor or self.name))
         self.cache = engine.cache
         self.options = engine.options
 
@@ -185,7 +231,7 @@ class Controller:
 
 
 class Engine:
-    """Runs controllers over one :class:`Api`; also their way of writing, which keeps the cache up to date."""
+    """Runs controllers over one :class:`Api`: one cache, one watch, one queue, one worker."""
 
     def __init__(self, api: Api, kinds: Sequence[str], options: Options, stop: threading.Event) -> None:
         self.api, self.kinds, self.options, self.stop = api, tuple(kinds), options, stop
@@ -211,42 +257,15 @@ class Engine:
             thread.start()
         return threads
 
-    # Writing: the answer is in the cache before the call returns.
-
-    def get(self, kind: str, namespace: str | None, name: str) -> Obj | None:
-        """Ask the API, not the cache."""
-        return self.api.get(kind, namespace, name)
-
-    def create(self, obj: Obj) -> Obj:
-        """Create the object."""
-        return self._note(self.api.create(obj))
-
-    def update(self, obj: Obj) -> Obj:
-        """Write all but the status."""
-        return self._note(self.api.update(obj))
-
-    def update_status(self, obj: Obj) -> Obj:
-        """Write the status."""
-        return self._note(self.api.update_status(obj))
-
-    def delete(self, obj: Obj, propagation: str = "Background", grace_seconds: int | None = None) -> None:
-        """Ask for the deletion of exactly this object."""
-        kind, namespace, name = obj["kind"], namespace_of(obj), name_of(obj)
-        try:
-            self.api.delete(kind, namespace, name, uid_of(obj), propagation, grace_seconds)
-        except ApiError as error:
-            if error.status not in (404, 409):
-                raise
-        left = self.api.get(kind, namespace, name)
-        if left is None or uid_of(left) != uid_of(obj):
-            self._apply("DELETED", obj)
-        if left is not None:
-            self._note(left)
-
-    def _note(self, obj: Obj) -> Obj:
+    def note(self, obj: Obj) -> Obj:
+        """Take an answer of the API into the cache."""
         if obj.get("kind") in self.kinds:
             self._apply("MODIFIED", obj)
         return obj
+
+    def note_gone(self, obj: Obj) -> None:
+        """Take an object out of the cache."""
+        self._apply("DELETED", obj)
 
     def _apply(self, change: str, obj: Obj) -> None:
         with self._dispatching:

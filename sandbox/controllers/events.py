@@ -6,8 +6,8 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from sandbox.api import Api, ApiError, Obj
-from sandbox.controllers.engine import Controller, Engine
+from sandbox.api import ApiError, Obj
+from sandbox.controllers.engine import Controller, Writer
 from sandbox.controllers.objects import moment, name_of, namespace_of, now, now_micro, uid_of
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def reference(obj: Obj, field_path: str | None = None) -> Obj:
 class Recorder:
     """Writes events for one component. An event that cannot be written is dropped, as Kubernetes does."""
 
-    def __init__(self, api: Api | Engine, component: str, host: str | None = None) -> None:
+    def __init__(self, api: Writer, component: str, host: str | None = None) -> None:
         self._api, self._component, self._host = api, component, host
         self._lock = threading.Lock()
         self._similar: _Memory[_Similar] = _Memory()
@@ -184,7 +184,7 @@ class EventExpiry(Controller):
 
     def reconcile(self, namespace: str | None, name: str) -> float | None:
         oldest = time.time() - self.options.event_ttl
-        for event in self.engine.api.list("Event"):
+        for event in self.api.list("Event"):
             if moment(_last_seen(event)) < oldest:
-                self.engine.api.delete("Event", namespace_of(event), name_of(event), uid_of(event))
+                self.api.plain.delete("Event", namespace_of(event), name_of(event), uid_of(event))
         return max(0.05, min(60.0, self.options.event_ttl / 2))

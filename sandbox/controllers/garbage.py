@@ -1,9 +1,7 @@
 """Garbage collection by owner references, and the end of namespaces."""
 
-from collections.abc import Sequence
-
-from sandbox.api import ApiError, Obj
-from sandbox.controllers.engine import Controller, Engine
+from sandbox.api import Obj
+from sandbox.controllers.engine import Controller
 from sandbox.controllers.objects import changed_copy, is_going, name_of, namespace_of, uid_of
 from sandbox.kinds import BY_KIND, KINDS
 
@@ -64,7 +62,7 @@ class Garbage(Controller):
         cached = self.cache.get(kind.kind, namespace, reference["name"])
         if cached is not None and uid_of(cached) == reference["uid"]:
             return cached
-        live = self.engine.get(kind.kind, namespace, reference["name"])
+        live = self.api.get(kind.kind, namespace, reference["name"])
         return live if live is not None and uid_of(live) == reference["uid"] else None
 
     def _foreground(self, obj: Obj) -> None:
@@ -93,15 +91,12 @@ class Garbage(Controller):
 
 
 class Namespaces(Controller):
-    """Gives namespaces their default account and empties those that are being deleted."""
+    """Empties namespaces that are being deleted, and lets them go."""
 
     name = "namespace-controller"
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
-
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
-        if obj["kind"] == "Namespace" and change != "DELETED":
+        if obj["kind"] == "Namespace" and change != "DELETED" and is_going(obj):
             self.enqueue(None, name_of(obj))
         elif change == "DELETED" and (namespace := namespace_of(obj)):
             found = self.cache.get("Namespace", None, namespace)
@@ -110,49 +105,22 @@ class Namespaces(Controller):
 
     def reconcile(self, namespace: str | None, name: str) -> float | None:
         found = self.cache.get("Namespace", None, name)
-        if found is None:
+        if found is None or not is_going(found):
             return None
-        if not is_going(found):
-            self._furnish(found)
-            return None
-        left = self._empty(name)
-        if left:
+        if self._empty(name):
             return 0.5
         updated = changed_copy(found)
         updated["spec"]["finalizers"] = []
-        self.api.update(updated)
+        self.api.delete(self.api.update(updated))
         return None
-
-    def _furnish(self, namespace: Obj) -> None:
-        name = name_of(namespace)
-        made: Sequence[Obj] = (
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": "default", "namespace": name},
-            },
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {"name": "kube-root-ca.crt", "namespace": name},
-                "data": {"ca.crt": ""},
-            },
-        )
-        for obj in made:
-            if self.engine.get(obj["kind"], name, obj["metadata"]["name"]) is None:
-                try:
-                    self.api.create(obj)
-                except ApiError as error:
-                    if error.status != 409:
-                        raise
 
     def _empty(self, namespace: str) -> int:
         """Delete everything in the namespace; how many objects are left."""
         left = 0
         for kind in NAMESPACED:
-            objects = self.engine.api.list(kind, namespace)
+            objects = self.api.list(kind, namespace)
             for obj in objects:
                 if not is_going(obj):
                     self.api.delete(obj)
-            left += len(self.engine.api.list(kind, namespace)) if objects else 0
+            left += len(self.api.list(kind, namespace)) if objects else 0
         return left

@@ -28,7 +28,7 @@ class QuotaStatus(Controller):
     def reconcile(self, namespace: str | None, name: str) -> float | None:
         # Asked of the API, the quota first: admission writes the status too, and whoever read before the
         # other wrote gets a conflict.
-        quota = self.engine.get("ResourceQuota", namespace, name)
+        quota = self.api.get("ResourceQuota", namespace, name)
         if quota is None:
             return None
         hard = quota["spec"].get("hard", {})
@@ -38,7 +38,7 @@ class QuotaStatus(Controller):
         return None
 
     def _objects(self, kind: str, namespace: str) -> Iterable[Obj]:
-        return self.engine.api.list(kind, namespace)
+        return self.api.list(kind, namespace)
 
 
 def _use(obj: Obj | None) -> object:

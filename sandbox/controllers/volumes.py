@@ -32,14 +32,15 @@ class Volumes(Controller):
     """Binds volume claims, as the volume controller and a provisioner do together."""
 
     name = "persistentvolume-controller"
+    actor = "persistent-volume-binder"
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
-        self.events = Recorder(engine, self.name)
+        self.events = Recorder(self.api, self.name)
 
     def start(self) -> None:
         name = self.options.default_storage_class
-        if name and self.engine.get("StorageClass", None, name) is None:
+        if name and self.api.get("StorageClass", None, name) is None:
             self.api.create(
                 {
                     "apiVersion": "storage.k8s.io/v1",
