@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["tests.clusters"]
 TESTS = Path(__file__).resolve().parent
 
 

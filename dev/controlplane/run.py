@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import argparse
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 
-from dev import processes
 from dev.controlplane import install
 from dev.controlplane.build import BuildError, provide
 from dev.controlplane.client import Refused
 from dev.controlplane.cluster import ControlPlane, StartError
-from dev.controlplane.nodes import start_kubelet
+from dev.controlplane.nodes import Nodes
 
 
 def main() -> int:
@@ -37,25 +35,25 @@ def main() -> int:
             install.install(plane.client(), install.documents(arguments.deploy))
             plane.kubeconfig("admin", plane.token("admin"))
             plane.kubeconfig("portal", install.portal_token(plane.client()))
-            kubelet = None if arguments.without_kubelet else start_kubelet(plane)
+            nodes = None if arguments.without_kubelet else Nodes(plane)
             try:
                 _say(f"Control plane ready: {plane.server} after {time.monotonic() - begin:.1f} s")
-                _watch_over(plane, kubelet)
+                _watch_over(plane, nodes)
             finally:
-                if kubelet is not None:
-                    processes.stop(kubelet)
+                if nodes is not None:
+                    nodes.stop()
     except (BuildError, StartError, Refused) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def _watch_over(plane: ControlPlane, kubelet: subprocess.Popen[bytes] | None) -> None:
+def _watch_over(plane: ControlPlane, nodes: Nodes | None) -> None:
     while True:
         time.sleep(1)
         plane.check()
-        if kubelet is not None and processes.exit_code(kubelet) is not None:
-            raise StartError(f"The kubelet has ended. Log: {plane.folder / 'logs' / 'kubelet.log'}")
+        if nodes is not None:
+            nodes.check()
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,1 @@
+"""What must hold on a real control plane, and on the sandbox alike."""
