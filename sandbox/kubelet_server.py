@@ -35,9 +35,13 @@ def serve_logs(logbook: Logbook, address: str, port: int, stop: threading.Event)
         context.load_cert_chain(Path(pem.name))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, name="kubelet-server", daemon=True).start()
-    threading.Thread(
-        target=lambda: (stop.wait(), server.shutdown()), name="kubelet-stop", daemon=True
-    ).start()
+
+    def end() -> None:
+        stop.wait()
+        server.shutdown()
+        server.server_close()
+
+    threading.Thread(target=end, name="kubelet-server-end", daemon=True).start()
     return int(server.server_address[1])
 
 

@@ -118,6 +118,7 @@ class NodeAgent(Controller):
     """Registers the nodes and their cards, and renews their leases."""
 
     name = "node-agent"
+    actor = "kubelet"
 
     def __init__(
         self, engine: Engine, specs: Sequence[NodeSpec], address: tuple[str, int] | None = None

@@ -14,6 +14,7 @@ class Garbage(Controller):
     """Deletes what lost its last owner; ends foreground and orphaning deletions. Keys are kind/name."""
 
     name = "garbage-collector"
+    actor = "generic-garbage-collector"
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
         if change == "DELETED":
