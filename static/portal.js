@@ -142,6 +142,31 @@ document.addEventListener("change", (event) => {
   }
 });
 
+function showSettings() {
+  const chosen = $("[name=template]:checked")?.value;
+  for (const part of $$("[data-of-template]")) part.hidden = part.dataset.ofTemplate !== chosen;
+  for (const box of $$("[data-shows]")) $(box.dataset.shows).hidden = !box.checked;
+}
+document.addEventListener("change", showSettings);
+document.addEventListener("restored", showSettings);
+
+// A form or button with data-confirm asks first; without script it acts at once, which can be undone.
+let confirmed = null;
+document.addEventListener("submit", (event) => {
+  const asks = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
+  if (!asks || confirmed === event.submitter) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  const content = $("#confirm").content.cloneNode(true);
+  $("[data-confirm-text]", content).textContent = asks;
+  const submitter = event.submitter;
+  const yes = $("[data-confirm-yes]", content);
+  yes.textContent = submitter.firstChild.textContent;
+  yes.addEventListener("click", () => { confirmed = submitter; $("#dialog").close(); submitter.form.requestSubmit(submitter); });
+  $("#dialog-body").replaceChildren(content);
+  $("#dialog").showModal();
+}, true);
+
 // Cosmetic only: what makes one order of two clicks is the operation key (case C-17).
 document.addEventListener("submit", (event) => {
   const button = event.submitter;
@@ -174,12 +199,20 @@ function restore() {
   scroll.clear();
   countTimes();
   followLog();
+  announce();
+}
+let said = null;
+function announce() {
+  const text = $$("[data-announce]").map((part) => part.textContent.trim()).join(" ");
+  if (said !== null && text !== said) $("#announce").textContent = text;
+  said = text;
 }
 document.addEventListener("htmx:oobAfterSwap", restore);
 document.addEventListener("htmx:afterSwap", (event) => {
   restore();
   if (event.detail.target.id === "dialog-body") {
     const dialog = $("#dialog");
+    showSettings();
     dialog.showModal();
     $("[autofocus], input:not([type=hidden]), button", dialog)?.focus();
   }
@@ -237,5 +270,7 @@ document.addEventListener("scroll", (event) => {
 document.addEventListener("change", (event) => { if (event.target.id === "log-follow") followLog(); });
 
 $(".error-summary")?.focus();
+showSettings();
+announce();
 countTimes();
 followLog();

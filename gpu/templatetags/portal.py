@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
@@ -9,7 +11,8 @@ from urllib.parse import urlencode
 
 from django import template
 from django.forms import BoundField
-from django.template import Context
+from django.template import Context, Node, NodeList, TemplateSyntaxError
+from django.template.base import Parser, Token
 from django.templatetags.static import static
 from django.utils import timezone
 from django.utils.formats import date_format
@@ -18,7 +21,13 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from gpu import wording
+from gpu.models import Package
+from gpu.quantities import parse
+
 register = template.Library()
+
+HOURS_A_MONTH = 730
 
 THEMES = ("light", "dark")
 
@@ -98,6 +107,31 @@ def duration(seconds: float | None) -> str:
     return _("%(h)d h %(m)d min") % {"h": whole // 3600, "m": whole % 3600 // 60}
 
 
+@register.filter
+def mib(amount: int) -> str:
+    """Write MiB in the unit that fits: 8192 is "8 GiB"."""
+    return wording.memory(amount * 1024 * 1024)
+
+
+@register.filter
+def price(package: Package) -> str:
+    """Write a package's price of an hour."""
+    return wording.money(package.price_per_hour, package.currency)
+
+
+@register.filter
+def price_month(package: Package) -> str:
+    """Write a package's price of a month of 730 hours."""
+    return wording.money(package.price_per_hour * HOURS_A_MONTH, package.currency)
+
+
+@register.filter
+def quantity(text: str, kind: str) -> str:
+    """Write a Kubernetes quantity for the reader; `kind` is "cpu" or "memory"."""
+    value = parse(text)
+    return wording.cpu(value) if kind == "cpu" else wording.memory(value)
+
+
 @register.simple_tag
 def cells(total: int, used: int, waiting: int = 0, new: int = 0) -> SafeString:
     """Draw `total` slices as a row of cells: used, waiting, newly asked for, free. Words stand beside it."""
@@ -146,3 +180,36 @@ def query(context: Context, **changes: object) -> str:
         if value not in ("", None):
             pairs[key] = str(value)
     return f"?{urlencode(list(pairs.items()))}"
+
+
+_RUNNING_TIME = re.compile(r"(<time [^>]*data-ago>)[^<]*")
+
+
+class LivePart(Node):
+    """A part of a page that replaces itself when it has changed (see gpu.views.shell.show)."""
+
+    def __init__(self, name: str, nodelist: NodeList) -> None:
+        self.name = name
+        self.nodelist = nodelist
+
+    def render(self, context: Context) -> SafeString:
+        """Render the part with its version: a digest of its text, in which times that run do not count."""
+        inner = self.nodelist.render(context)
+        version = hashlib.sha256(_RUNNING_TIME.sub(r"\1", inner).encode()).hexdigest()[:16]
+        parts = context.get("live_parts")
+        swap = SafeString("" if parts is None else ' hx-swap-oob="true"')
+        html = format_html('<div id="{}" data-version="{}"{}>{}</div>', self.name, version, swap, inner)
+        if parts is not None:
+            parts[self.name] = (version, html)
+        return html
+
+
+@register.tag
+def live(parser: Parser, token: Token) -> LivePart:
+    """Mark a live part: `{% live "state" %}...{% endlive %}`; the name is its id in the page."""
+    pieces = token.split_contents()
+    if len(pieces) != 2:
+        raise TemplateSyntaxError("live takes one name")
+    nodelist = parser.parse(("endlive",))
+    parser.delete_first_token()
+    return LivePart(pieces[1].strip("'\""), nodelist)

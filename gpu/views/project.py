@@ -1,0 +1,122 @@
+"""Pages of a project: which one, overview, catalogue, the list of slices."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_safe
+
+from gpu.models import Package
+from gpu.status import SliceStatus, project_status, slice_statuses
+from gpu.views.shell import show
+from tenants import access
+
+PAGE_SIZE = 25
+MODEL_SIZES = (1, 3, 7, 8, 14, 32, 70)
+WAITING = (
+    "ordered",
+    "waiting_for_card",
+    "waiting_for_volume",
+    "waiting_for_node",
+    "pulling_image",
+    "starting",
+)
+
+
+@login_required
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """Lead to the person's project; offer the choice where there are several, say what to do where there is none."""
+    found = list(access.projects(access.actor_of(request.user)))
+    if len(found) == 1:
+        return redirect("project", found[0].namespace)
+    return render(request, "home.html", {"projects": found})
+
+
+@login_required
+@require_safe
+def overview(request: HttpRequest, namespace: str) -> HttpResponse:
+    """Show what a project has, what it can have, and its slices, those that need somebody first."""
+    actor = access.actor_of(request.user)
+    project = access.project_or_404(actor, namespace)
+    status = project_status(project)
+    context = {"status": status, "limited": [line for line in status.pool if not line.unlimited]}
+    return show(request, actor, project, "project", "project.html", context)
+
+
+@login_required
+@require_safe
+def catalogue(request: HttpRequest, namespace: str) -> HttpResponse:
+    """Show the packages side by side, and what is promised and what is not."""
+    actor = access.actor_of(request.user)
+    project = access.project_or_404(actor, namespace)
+    packages = [
+        {
+            "package": package,
+            "four_bits": largest_model(package, Decimal("0.62")),
+            "sixteen_bits": largest_model(package, Decimal(2)),
+        }
+        for package in Package.objects.filter(on_sale=True)
+    ]
+    return show(request, actor, project, "catalogue", "catalogue.html", {"packages": packages})
+
+
+def largest_model(package: Package, gigabytes_a_billion: Decimal) -> int | None:
+    """Return the largest usual model (billions of parameters) that fits, as a rule of thumb.
+
+    Weights, one gigabyte for a short context and the runtime, and a tenth of the memory left free.
+    """
+    room = Decimal(package.memory_mib) * 1024 * 1024 / 10**9 * Decimal("0.9") - 1
+    return max((size for size in MODEL_SIZES if size * gigabytes_a_billion <= room), default=None)
+
+
+@login_required
+@require_safe
+def slices(request: HttpRequest, namespace: str) -> HttpResponse:
+    """List a project's slices, filtered by words and by what they do."""
+    actor = access.actor_of(request.user)
+    project = access.project_or_404(actor, namespace)
+    words, group = request.GET.get("q", "").strip()[:100], request.GET.get("show", "")
+    rows = project.slices.filter(ended_at__isnull=group != "ended").select_related(
+        "package", "order__user", "project"
+    )
+    if words:
+        rows = rows.filter(
+            Q(display_name__icontains=words) | Q(app__icontains=words) | Q(spec__image__icontains=words)
+        )
+    found = [status for status in slice_statuses(project, rows) if in_group(status, group)]
+    context: dict[str, object] = {
+        "page": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
+        "words": words,
+        "group": group,
+        "groups": {
+            "": _("All"),
+            "attention": _("Needs somebody"),
+            "running": _("Running"),
+            "waiting": _("On the way"),
+            "stopped": _("Stopped"),
+            "ended": _("Given back"),
+        },
+    }
+    return show(request, actor, project, "slices", "slices.html", context)
+
+
+def in_group(status: SliceStatus, group: str) -> bool:
+    """Whether a slice belongs to a filter of the list; an unknown filter holds all."""
+    match group:
+        case "attention":
+            return status.needs_somebody
+        case "running":
+            return status.state.startswith("running")
+        case "waiting":
+            return status.state in WAITING
+        case "stopped":
+            return status.state in ("stopping", "stopped")
+        case _:
+            return True

@@ -1,0 +1,91 @@
+"""What every page of a project has: the frame around it, and parts that replace themselves when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from gpu.facts import Freshness, freshness
+from tenants import access
+from tenants.access import Actor
+from tenants.models import Project
+
+
+@dataclass(frozen=True)
+class Tab:
+    """One entry of the project's navigation."""
+
+    label: str
+    url: str
+    current: bool
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Shell:
+    """The frame of a project's page: where one is, what else one may see, how old the facts are."""
+
+    project: Project
+    projects: tuple[Project, ...]
+    tabs: tuple[Tab, ...]
+    freshness: Freshness
+    is_owner: bool
+
+
+def shell(actor: Actor, project: Project, section: str) -> Shell:
+    """Return the frame of a page of `project`; `section` is the name of its tab's address."""
+    alive = project.slices.filter(ended_at=None).count()
+    labels = {
+        "project": _("Overview"),
+        "slices": _("Slices"),
+        "catalogue": _("Catalogue"),
+        "tokens": _("API tokens"),
+        "members": _("Members"),
+    }
+    tabs = tuple(
+        Tab(label, reverse(name, args=[project.namespace]), name == section, alive if name == "slices" else 0)
+        for name, label in labels.items()
+    )
+    return Shell(
+        project=project,
+        projects=tuple(access.projects(actor)),
+        tabs=tabs,
+        freshness=freshness(),
+        is_owner=access.is_owner(actor, project.tenant),
+    )
+
+
+def show(
+    request: HttpRequest,
+    actor: Actor,
+    project: Project,
+    section: str,
+    template: str,
+    context: Mapping[str, object],
+    *,
+    part: str = "live",
+) -> HttpResponse:
+    """Render a page of a project in the tenant's time zone; a poll gets the parts that have changed.
+
+    A template marks its parts with `{% live %}` inside the partial named `part`. The page sends the versions it shows
+    in `X-Seen`; 204 says that nothing has changed, so that nothing moves under the cursor.
+    """
+    frame: dict[str, object] = {"shell": shell(actor, project, section), **context}
+    with timezone.override(ZoneInfo(project.tenant.time_zone)):
+        if "X-Seen" not in request.headers:
+            return render(request, template, frame)
+        parts: dict[str, tuple[str, str]] = {}
+        frame |= {"live_parts": parts, "polling": True}
+        render_to_string(f"{template}#{part}", frame, request)
+        render_to_string("components/age.html", frame, request)
+    seen = dict(item.rpartition(":")[::2] for item in request.headers["X-Seen"].split())
+    changed = "".join(html for name, (version, html) in parts.items() if seen.get(name) != version)
+    return HttpResponse(changed, status=200 if changed else 204)
