@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpu.cluster.client import Cluster, ClusterSettings, connect
-from gpu.cluster.watch import Watcher, WatchOptions, run_all
+from gpu.cluster.watch import Watcher, WatchOptions
 from tests.fake_api import Asked, FakeApi, Reply, listed, status_object, streamed
 
 QUICK = WatchOptions(timeout_s=240, silence_s=5.0, first_pause_s=0.01, longest_pause_s=0.05)
@@ -323,20 +323,6 @@ def test_stop_is_honoured_in_a_long_pause(api: FakeApi, cluster: Cluster) -> Non
     api.on("GET", "jobs", Reply(500))
     with watching(cluster, View(), WatchOptions(first_pause_s=60, longest_pause_s=60)):
         until(lambda: api.asked)
-
-
-def test_all_watchers_end_although_one_hangs_in_a_list(api: FakeApi, cluster: Cluster) -> None:
-    api.on("GET", "/jobs", Reply(200, b"{}", before_s=30))
-    api.on("GET", "watch=true", HANG)
-    api.on("GET", "/pods", listed("Pod", "1", []))
-    stop = threading.Event()
-    watchers = [Watcher(cluster, kind, View(), QUICK) for kind in ("Job", "Pod")]
-    thread = threading.Thread(target=run_all, args=(watchers, stop))
-    thread.start()
-    until(lambda: api.watches() and len(api.lists()) == 2)
-    stop.set()
-    thread.join(1.5)
-    assert not thread.is_alive()
 
 
 # --- anything may go wrong at any time; the view ends up right -------------------------------------------------------

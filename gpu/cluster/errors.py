@@ -10,7 +10,6 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from gpu import refusals
-from gpu.cluster.kinds import ObjectRef
 from gpu.messages import Count, Cpu, Memory, Text, gettext_noop
 from gpu.redact import redact
 
@@ -23,14 +22,14 @@ class ClusterError(Exception):
 
     `code` is stable; `retry` says whether the same call may succeed later; `who` can end it: "nobody" (it ends by
     itself), "member", "owner" or "operator". `platform_message` holds the platform's own words, cleaned of what a
-    tenant must not learn. `retry_after` is in seconds. `created` names what `apply_all` had made before it failed.
+    tenant must not learn. `retry_after` is in seconds.
     """
 
     code: ClassVar[str] = "cluster_error"
     retry: ClassVar[bool] = False
     who: ClassVar[str] = "operator"
     text: ClassVar[str] = gettext_noop(
-        "The cluster refused this: %(detail)s An operator of the platform must look at it."
+        "The cluster refused this: “%(detail)s”. An operator of the platform must look at it."
     )
 
     def __init__(
@@ -48,7 +47,6 @@ class ClusterError(Exception):
         self.policy = policy
         self.retry_after = retry_after
         self.places = places
-        self.created: tuple[ObjectRef, ...] = ()
 
     @property
     def sentence(self) -> Text:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
 from urllib.parse import quote
 
 
@@ -73,19 +72,3 @@ _ALL = (
 )
 
 KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _ALL})
-
-
-@dataclass(frozen=True)
-class ObjectRef:
-    """One object in the cluster; `uid` tells it from a later one of the same name."""
-
-    kind: str
-    namespace: str | None
-    name: str
-    uid: str
-
-    @classmethod
-    def of(cls, obj: Mapping[str, Any]) -> ObjectRef:
-        """The reference to an object as the API server returned it."""
-        metadata = obj["metadata"]
-        return cls(obj["kind"], metadata.get("namespace"), metadata["name"], metadata.get("uid", ""))

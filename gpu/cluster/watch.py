@@ -104,7 +104,10 @@ class Watcher:
         self._stream: WatchStream | None = None
 
     def run(self, stop: threading.Event) -> None:
-        """Follow until `stop` is set; a stream that waits ends at once, a list at its next page."""
+        """Follow until `stop` is set; a stream that waits ends at once, a list at its next page.
+
+        Run it in a daemon thread, so that a list that hangs until its timeout does not keep the process.
+        """
         threading.Thread(target=self._interrupt_on, args=(stop,), daemon=True).start()
         while not stop.is_set():
             stop.wait(self._round(stop))
@@ -217,20 +220,3 @@ class Watcher:
             stream = self._stream
         if stream is not None:
             stream.close()
-
-
-def run_all(watchers: Sequence[Watcher], stop: threading.Event, grace_s: float = 1.0) -> None:
-    """Run each watcher in a thread of its own until `stop` is set, then wait at most `grace_s` for all of them.
-
-    The threads are daemons: one that hangs in a list does not keep the process.
-    """
-    threads = [
-        threading.Thread(target=watcher.run, args=(stop,), name=f"watch-{watcher.kind}", daemon=True)
-        for watcher in watchers
-    ]
-    for thread in threads:
-        thread.start()
-    stop.wait()
-    deadline = time.monotonic() + grace_s
-    for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
