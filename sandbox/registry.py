@@ -270,12 +270,6 @@ class Registry:
             obj["status"] = {"phase": "Terminating"}
         return (stored if is_same(stored.obj, obj) else self.store.put(kind.kind, obj)), False
 
-    def finish_namespace(self, name: str) -> None:
-        """Take away a namespace whose objects are gone."""
-        with self.store.lock:
-            if self.store.get("Namespace", "", name) is not None:
-                self.store.remove("Namespace", "", name)
-
     def _decode(self, kind: Kind, body: Any, call: Call) -> Obj:
         if not isinstance(body, dict):
             raise refusals.bad_request("the body of the request is not an object")

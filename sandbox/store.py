@@ -99,11 +99,16 @@ class Store:
         # What happened before this start is not remembered: older watches are told to list again.
         self.compacted = self.version
 
-    def close(self) -> None:
-        """Write everything out and wake all watches."""
+    def wake(self) -> None:
+        """End all watches."""
         with self.lock:
             for subscription in self._subscriptions:
                 subscription.queue.put(None)
+
+    def close(self) -> None:
+        """End all watches and close the file; nothing can be written after that."""
+        self.wake()
+        with self.lock:
             self._database.close()
 
     def get(self, kind: str, namespace: str, name: str) -> Stored | None:

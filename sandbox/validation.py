@@ -311,9 +311,9 @@ def _unchangeable(kind: Kind, new: Obj, old: Obj, errors: Errors) -> None:
             quantity.parse(spec.get("resources", {}).get("requests", {}).pop("storage", "0"))
             for spec in (before, after)
         ]
-        if before != after | {"volumeName": before.get("volumeName", after.get("volumeName"))} and (
-            before != after
-        ):
+        if "volumeName" not in before:  # the binder writes it once
+            after.pop("volumeName", None)
+        if before != after:
             errors.forbidden(
                 "spec",
                 "spec is immutable after creation except resources.requests and volumeAttributesClassName "

@@ -67,7 +67,7 @@ def is_finished(obj: Obj) -> bool:
         "deletionTimestamp" in metadata
         and not metadata.get("finalizers")
         and (metadata.get("deletionGracePeriodSeconds") in _NO_GRACE)
-        and obj["kind"] != "Namespace"
+        and not (obj["kind"] == "Namespace" and obj["spec"].get("finalizers"))
     )
 
 
