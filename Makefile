@@ -1,13 +1,13 @@
 # PYTHON=/path/to/python chooses the Python; otherwise one is found by trying (dev/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-reset install test lint fmt messages lock
+.PHONY: help demo demo-reset install test test-real controlplane lint fmt messages lock
 
 RUN = .venv/bin/python -m
 
 help: ## Show this
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
-demo: ## Start the portal with everything it needs (PORT=, DATABASE_URL=, REDIS_URL=, KUBECONFIG=)
+demo: ## Start the portal with everything it needs (PORT=, DATABASE_URL=, REDIS_URL=, KUBECONFIG=, CLUSTER=controlplane)
 	@sh dev/bootstrap.sh demo
 	@exec $(RUN) dev.demo
 
@@ -20,6 +20,12 @@ install: ## Make the environment for development
 
 test: install ## Run every check, as CI does
 	@exec $(RUN) dev.check
+
+controlplane: install ## Build etcd and the Kubernetes control plane (kept in ~/.cache)
+	@$(RUN) dev.controlplane.build
+
+test-real: controlplane ## Run the cluster tests on the real control plane
+	@exec $(RUN) pytest -m real
 
 lint: install ## Run the checks without the tests
 	@exec $(RUN) dev.check --static

@@ -2,7 +2,7 @@
 
 Starts what the environment does not name (PostgreSQL, Valkey, the sandbox cluster), brings the database up to date,
 fills it, starts web, worker, beat and watcher, and looks after them until Ctrl-C or SIGTERM. PORT, DATABASE_URL,
-REDIS_URL, KUBECONFIG and DATA_DIR change what it uses. `python -m dev.demo --reset` empties its data.
+REDIS_URL, KUBECONFIG, DATA_DIR and CLUSTER=controlplane (a real control plane) change what it uses. `python -m dev.demo --reset` empties its data.
 """
 
 from __future__ import annotations
@@ -145,16 +145,42 @@ class Demo:
         if self.env.get("KUBECONFIG"):
             say(f"Cluster: using KUBECONFIG={self.env['KUBECONFIG']}")
             return
-        folder = self.data / "sandbox"
-        port = memory.port("sandbox_port")
-        say(f"Sandbox cluster: starting on port {port}")
-        self._add("sandbox", stack.sandbox(folder, port), last=True)
+        kind = self.env.get("CLUSTER") or "sandbox"
+        if kind not in ("sandbox", "controlplane"):
+            raise Refused(f"CLUSTER={kind} is not known: sandbox or controlplane.")
+        folder = self.data / kind
         kubeconfig = stack.kubeconfig(folder)
-        log = self.logs / "sandbox.log"
-        self.supervisor.wait_for(
-            lambda: kubeconfig.exists() and stack.answers(port, "/readyz"), "The sandbox cluster", log, 60
-        )
+        log = self.logs / f"{kind}.log"
+        if kind == "sandbox":
+            port = memory.port("sandbox_port")
+            say(f"Sandbox cluster: starting on port {port}")
+            self._add(kind, stack.sandbox(folder, port), last=True)
+            self.supervisor.wait_for(
+                lambda: kubeconfig.exists() and stack.answers(port, "/readyz"), "The sandbox cluster", log, 60
+            )
+        else:
+            say(
+                f"Kubernetes control plane: starting; where it must be built first, this takes minutes (log: {log})"
+            )
+            kubeconfig.unlink(missing_ok=True)
+            self._add(kind, stack.control_plane(folder), last=True)
+            self.supervisor.wait_for(kubeconfig.exists, "The control plane", log, 1800)
+            self._make_namespaces(stack.kubeconfig(folder, "admin"))
         self.env["KUBECONFIG"] = str(kubeconfig)
+
+    def _make_namespaces(self, kubeconfig: Path) -> None:
+        """The demo's projects on a real control plane; the sandbox makes them itself."""
+        import yaml
+
+        from dev.controlplane.client import Client
+
+        client = Client.from_kubeconfig(kubeconfig)
+        for document in yaml.safe_load_all((ROOT / "sandbox" / "demo.yaml").read_text()):
+            answer = client.apply(document)
+            if not answer.ok:
+                raise GaveUp(
+                    f"The control plane did not take {document['metadata']['name']}: {answer.message}"
+                )
 
     def _start_portal(self) -> None:
         say("Web, worker, watcher and beat: starting")

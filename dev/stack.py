@@ -49,8 +49,14 @@ def sandbox(folder: Path, port: int) -> list[str]:
     return [*command, "--deploy", str(ROOT / "deploy"), "--kubeconfig-dir", str(folder)]
 
 
+def control_plane(folder: Path) -> list[str]:
+    """A real control plane with pretended nodes; built first where it is not there yet, which takes minutes."""
+    command = [sys.executable, "-m", "dev.controlplane.run", "--data", str(folder)]
+    return [*command, "--deploy", str(ROOT / "deploy")]
+
+
 def kubeconfig(folder: Path, who: str = "portal") -> Path:
-    """Where the sandbox in `folder` puts the kubeconfig of `portal` (its account) or `admin`."""
+    """Where the cluster in `folder` puts the kubeconfig of `portal` (its account) or `admin`."""
     return folder / f"{who}.kubeconfig"
 
 

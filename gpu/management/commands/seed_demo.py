@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
 from gpu import entitlements, orders
@@ -50,6 +50,10 @@ class Command(BaseCommand):
 
     help = "Fill the demo. Refuses to run in production."
 
+    def add_arguments(self, parser: CommandParser) -> None:
+        """`--no-slices` leaves the orders out: what browser tests start from."""
+        parser.add_argument("--no-slices", action="store_true", help="tenants and packages only")
+
     def handle(self, *args: Any, **options: Any) -> None:
         """Make what is missing, and write the logins to DATA_DIR/demo.json."""
         if settings.PRODUCTION:
@@ -58,7 +62,8 @@ class Command(BaseCommand):
             packages = self._packages()
             projects = self._tenants()
             self._entitle(projects, packages)
-        self._orders(projects, packages)
+        if not options["no_slices"]:
+            self._orders(projects, packages)
         self._write_logins()
 
     def _packages(self) -> dict[str, Package]:
