@@ -1,7 +1,7 @@
 """ValidatingAdmissionPolicies and their bindings, judged as the API server does it."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sandbox import selectors
@@ -55,12 +55,12 @@ class Denial:
     reason: str = "Invalid"
 
 
-class _Variables(dict[str, Any]):
+@dataclass
+class _Variables:
     """Composed variables that could be computed, and why the others could not."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.failed: dict[str, CelError] = {}
+    values: dict[str, Any] = field(default_factory=dict)
+    failed: dict[str, CelError] = field(default_factory=dict)
 
 
 class Policies:
@@ -115,10 +115,10 @@ class Policies:
                     yield Denial(str(error))
                 return
         variables = _Variables()
-        values["variables"] = variables
+        values["variables"] = variables.values
         for variable in spec.get("variables", []):
             try:
-                variables[variable["name"]] = self._evaluate(variable["expression"], values, variables)
+                variables.values[variable["name"]] = self._evaluate(variable["expression"], values, variables)
             except CelError as error:
                 variables.failed[variable["name"]] = error
         for rule in spec.get("validations", []):
