@@ -2,7 +2,8 @@
 
 Starts what the environment does not name (PostgreSQL, Valkey, the sandbox cluster), brings the database up to date,
 fills it, starts web, worker, beat and watcher, and looks after them until Ctrl-C or SIGTERM. PORT, DATABASE_URL,
-REDIS_URL, KUBECONFIG, DATA_DIR and CLUSTER=controlplane (a real control plane) change what it uses. `python -m dev.demo --reset` empties its data.
+REDIS_URL, KUBECONFIG, DATA_DIR and CLUSTER=controlplane (a real one instead of the sandbox) change what it uses.
+`python -m dev.demo --reset` empties its data.
 """
 
 from __future__ import annotations
