@@ -2,109 +2,36 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import logging
-import random
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from gpu.cluster.client import Cluster, ClusterSettings, connect
-from gpu.cluster.watch import Watcher, WatchOptions
-from tests.fake_api import Asked, FakeApi, Reply, listed, status_object, streamed
+from gpu.cluster.client import Cluster
+from gpu.cluster.watch import WatchOptions
+from tests.fake_api import FakeApi, Reply, listed, status_object, streamed
+from tests.watch_helpers import (
+    BOOKMARK,
+    TOO_OLD,
+    View,
+    cluster_for,
+    event,
+    job,
+    until,
+    versions,
+    watching,
+)
 
-QUICK = WatchOptions(timeout_s=240, silence_s=5.0, first_pause_s=0.01, longest_pause_s=0.05)
-TOO_OLD = {
-    "type": "ERROR",
-    "object": {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": "too old resource version: 100 (5000)",
-        "reason": "Gone",
-        "code": 410,
-    },
-}
-BOOKMARK = {
-    "type": "BOOKMARK",
-    "object": {
-        "kind": "Job",
-        "apiVersion": "batch/v1",
-        "metadata": {"resourceVersion": "12746"},
-        "spec": {"template": {"metadata": {}, "spec": {"containers": None}}},
-        "status": {},
-    },
-}
 HANG = streamed(end="hang")
-
-
-class View:
-    """A sink that remembers what a page would show, and what it was told."""
-
-    def __init__(self) -> None:
-        self.names: dict[str, str] = {}
-        self.calls: list[str] = []
-        self.errors: list[Exception] = []
-        self.fail_at: set[str] = set()
-
-    def _note(self, call: str) -> None:
-        self.calls.append(call)
-        if call in self.fail_at:
-            self.fail_at.remove(call)
-            raise OSError("the database went away")
-
-    def replace(self, kind: str, items: Sequence[dict[str, Any]], resource_version: str) -> None:
-        self._note(f"replace {resource_version}")
-        self.names = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
-        assert len(self.names) == len(items)
-
-    def upsert(self, kind: str, obj: dict[str, Any]) -> None:
-        self._note(f"upsert {obj['metadata']['name']}")
-        self.names[obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
-
-    def remove(self, kind: str, obj: dict[str, Any]) -> None:
-        self._note(f"remove {obj['metadata']['name']}")
-        self.names.pop(obj["metadata"]["name"], None)
-
-    def progress(self, kind: str, resource_version: str) -> None:
-        self._note(f"progress {resource_version}")
-
-    def alive(self, kind: str) -> None:
-        pass
-
-    def failed(self, kind: str, error: Exception) -> None:
-        self.errors.append(error)
-
-
-def job(name: str, version: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "acme-ai", "resourceVersion": version, "managedFields": [1]}
-    }
-
-
-def event(kind: str, name: str, version: str) -> dict[str, Any]:
-    return {"type": kind, "object": {"kind": "Job", "apiVersion": "batch/v1", **job(name, version)}}
 
 
 @pytest.fixture
 def api() -> Iterator[FakeApi]:
     with FakeApi() as server:
         yield server
-
-
-def cluster_for(api: FakeApi, folder: Path) -> Cluster:
-    path = folder / "kubeconfig"
-    path.write_text(api.kubeconfig())
-    return connect(ClusterSettings(str(path), read_timeout_s=5.0))
 
 
 @pytest.fixture
@@ -114,35 +41,9 @@ def cluster(api: FakeApi, tmp_path: Path) -> Iterator[Cluster]:
     client.close()
 
 
-def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.005)
-
-
-@contextmanager
-def watching(cluster: Cluster, view: View, options: WatchOptions = QUICK) -> Iterator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=Watcher(cluster, "Job", view, options).run, args=(stop,))
-    thread.start()
-    try:
-        yield
-    finally:
-        began = time.monotonic()
-        stop.set()
-        thread.join(5)
-        assert not thread.is_alive()
-        assert time.monotonic() - began < 1.0, "stop is honoured within a second"
-
-
 def script(api: FakeApi, lists: Sequence[Reply], watches: Sequence[Reply]) -> None:
     api.on("GET", "watch=true", *watches)
     api.on("GET", "^/apis/batch/v1/jobs", *lists)
-
-
-def versions(asked: Sequence[Asked]) -> list[str | None]:
-    return [each.query.get("resourceVersion") for each in asked]
 
 
 FIRST = listed("Job", "100", [job("a", "90"), job("b", "91")])
@@ -323,85 +224,3 @@ def test_stop_is_honoured_in_a_long_pause(api: FakeApi, cluster: Cluster) -> Non
     api.on("GET", "jobs", Reply(500))
     with watching(cluster, View(), WatchOptions(first_pause_s=60, longest_pause_s=60)):
         until(lambda: api.asked)
-
-
-# --- anything may go wrong at any time; the view ends up right -------------------------------------------------------
-
-
-class History:
-    """A server with a memory of changes, whose streams end as the seeded luck has it."""
-
-    def __init__(self, seed: int, changes: Sequence[tuple[str, bool]]) -> None:
-        self.luck = random.Random(seed)  # noqa: S311
-        self.events: list[tuple[int, dict[str, Any]]] = []
-        self.state: dict[str, dict[str, Any]] = {}
-        self.pending = list(changes)
-        self.version = 100
-        self.oldest = 0
-        self.faults = 8
-        self.lock = threading.Lock()
-
-    def change(self, name: str, present: bool) -> None:
-        if not present and name not in self.state:
-            return
-        self.version += 1
-        kind = "DELETED" if not present else "MODIFIED" if name in self.state else "ADDED"
-        obj = job(name, str(self.version))
-        if present:
-            self.state[name] = obj
-        else:
-            del self.state[name]
-        self.events.append((self.version, {"type": kind, "object": obj}))
-
-    def names(self) -> dict[str, str]:
-        with self.lock:
-            return {name: obj["metadata"]["resourceVersion"] for name, obj in self.state.items()}
-
-    def list(self, asked: Asked) -> Reply:
-        with self.lock:
-            names = sorted(self.state)
-            if self.faults and self.luck.random() < 0.3:
-                self.faults -= 1
-                return self.luck.choice(
-                    [Reply(500), Reply(-1), Reply(200, b'{"items": [', {"Content-Length": "99"})]
-                )
-            return listed("Job", str(self.version), [self.state[each] for each in names])
-
-    def watch(self, asked: Asked) -> Reply:
-        with self.lock:
-            since = int(asked.query["resourceVersion"])
-            for _ in range(self.luck.randint(0, 3)):
-                if self.pending:
-                    self.change(*self.pending.pop(0))
-            if since < self.oldest:
-                return streamed(TOO_OLD)
-            if not self.pending and not self.faults:
-                later = [each for version, each in self.events if version > since]
-                return streamed(*copy.deepcopy(later), end="hang")
-            later = [each for version, each in self.events if version > since]
-            shown = later[: self.luck.randint(0, len(later))]
-            self.faults = max(0, self.faults - 1)
-            if self.luck.random() < 0.2:
-                self.oldest = self.version
-            line = json.dumps(later[-1] if later else BOOKMARK).encode()
-            ending: list[Any] = self.luck.choice([[], [], [line[: len(line) // 2]], [TOO_OLD], [b"<html>\n"]])
-            return streamed(*copy.deepcopy(shown), *ending, end=self.luck.choice(["close", "cut"]))
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    seed=st.integers(0, 2**32),
-    changes=st.lists(st.tuples(st.sampled_from("abcd"), st.booleans()), max_size=25),
-)
-def test_the_view_ends_up_as_the_cluster(seed: int, changes: list[tuple[str, bool]], tmp_path: Path) -> None:
-    history, view = History(seed, changes), View()
-    with FakeApi() as api:
-        api.on("GET", "watch=true", history.watch)
-        api.on("GET", "/jobs", history.list)
-        client = cluster_for(api, tmp_path)
-        options = WatchOptions(silence_s=5.0, first_pause_s=0.0005, longest_pause_s=0.002)
-        with watching(client, view, options):
-            until(lambda: not history.pending and not history.faults and view.names == history.names())
-        client.close()
-        assert api.unexpected == []
-        assert all(version not in ("", "None") for version in versions(api.asked))
