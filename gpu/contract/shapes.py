@@ -65,7 +65,7 @@ def _under(prefix: str, shapes: dict[str, str]) -> dict[str, str]:
 
 CLAIM_TEMPLATE = {
     **_under("metadata", _METADATA),
-    "spec": "map!",
+    "spec": "map",
     **_under("spec/metadata", _POD_METADATA),
     "spec/spec": "map",
     "spec/spec/devices": "map",

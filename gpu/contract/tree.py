@@ -106,7 +106,8 @@ def _is(value: object, kind: str) -> bool:
         case "list":
             return isinstance(value, list | tuple)
         case "texts":
-            return isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values())
+            # The API server reads a null in a map of texts as an empty text.
+            return isinstance(value, Mapping) and all(isinstance(item, str | None) for item in value.values())
         case "quantities":
             return isinstance(value, Mapping) and all(
                 isinstance(item, str | int | float) and not isinstance(item, bool) for item in value.values()
