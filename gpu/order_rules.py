@@ -134,7 +134,7 @@ def _pool_short(judged: Assessment) -> OrderRefused:
                 "Ask for less, release something, or tick “wait in the queue”: it starts when there is room."
             )
         ),
-        figures={"key": short.key, "needed": str(short.needed), "left": str(short.left)},
+        figures={"key": short.key, "needed": short.needed, "left": short.left},
     )
 
 

@@ -163,6 +163,7 @@ def intent_of(row: Slice) -> Intent:
         has_volume=bool(row.spec.get("volume")),
         has_port=row.spec.get("port") is not None,
         generation=row.generation,
+        action_at=row.action_at,
     )
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from gpu.diagnosis import event_time
+from gpu.diagnosis.view import event_time
 from gpu.facts import ProjectFacts
 from gpu.models import Slice
 from gpu.redact import redact
@@ -77,11 +76,6 @@ def events(row: Slice, facts: ProjectFacts) -> list[TimelineLine]:
             count=int((event.get("series") or {}).get("count") or event.get("count") or 1),
         )
         for event in found
-        if (at := _time(event)) is not None
+        if (at := event_time(event)) is not None
     ]
     return sorted(lines, key=lambda line: line.at, reverse=True)
-
-
-def _time(event: Mapping[str, Any]) -> datetime | None:
-    found = event_time(event)
-    return parse_datetime(found) if isinstance(found, str) else found

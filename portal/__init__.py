@@ -1,5 +1,1 @@
 """The Django project: settings, addresses, the Celery app."""
-
-from portal.celery import app as celery_app
-
-__all__ = ["celery_app"]

@@ -18,7 +18,10 @@ def readyz(request: HttpRequest) -> JsonResponse:
     checks = {"database": _database(), "broker": _broker()}
     ready = all(checks.values())
     return JsonResponse(
-        {"status": "ok" if ready else "not ready", **{name: "ok" if fine else "down" for name, fine in checks.items()}},
+        {
+            "status": "ok" if ready else "not ready",
+            **{name: "ok" if fine else "down" for name, fine in checks.items()},
+        },
         status=200 if ready else 503,
     )
 

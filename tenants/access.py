@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, QuerySet
+from django.db.models import Model, Q, QuerySet
 from django.http import Http404
 from django.utils.translation import gettext as _
 
@@ -85,3 +86,24 @@ def require_owner(actor: Actor, tenant: Tenant) -> None:
         raise PermissionDenied(
             _("Only an owner of %(tenant)s may do this. Ask one of them.") % {"tenant": tenant.name}
         )
+
+
+def any_of(paths: Iterable[str], values: Collection[str]) -> Q:
+    """Return the condition that one of the look-ups `paths` is one of `values`."""
+    condition = Q(pk__in=())
+    for path in paths:
+        condition |= Q(**{f"{path}__in": values})
+    return condition
+
+
+def project_key(key: str) -> Q:
+    """Return the condition that a project has this id or namespace."""
+    return any_of(("public_id", "namespace"), [key])
+
+
+def project_by_key(actor: Actor, key: str) -> Project:
+    """Return the actor's project with this id or namespace; raises Http404."""
+    project = projects(actor).filter(project_key(key)).first()
+    if project is None:
+        raise Http404
+    return project

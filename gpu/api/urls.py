@@ -1,0 +1,27 @@
+"""Addresses of the API, below /api/v1/."""
+
+from django.urls import path, re_path
+from drf_spectacular.views import SpectacularSwaggerSplitView
+
+from gpu.api import slices, views
+
+urlpatterns = [
+    path("", views.RootView.as_view(), name="api-root"),
+    path("schema/", views.DocumentView.as_view(), name="api-schema"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    path("packages/", views.PackagesView.as_view(), name="api-packages"),
+    path("projects/", views.ProjectsView.as_view(), name="api-projects"),
+    path("projects/<str:project>/", views.ProjectView.as_view(), name="api-project"),
+    path("slices/", slices.SlicesView.as_view(), name="api-slices"),
+    path("slices/preview/", slices.PreviewView.as_view(), name="api-preview"),
+    path("slices/<str:public_id>/", slices.OneSliceView.as_view(), name="api-slice"),
+    path("slices/<str:public_id>/stop/", slices.StopView.as_view(), name="api-stop"),
+    path("slices/<str:public_id>/start/", slices.StartView.as_view(), name="api-start"),
+    path("slices/<str:public_id>/restart/", slices.RestartView.as_view(), name="api-restart"),
+    path("slices/<str:public_id>/release/", slices.ReleaseView.as_view(), name="api-release"),
+    path("slices/<str:public_id>/manifest/", slices.ManifestView.as_view(), name="api-manifest"),
+    path("slices/<str:public_id>/events/", slices.EventsView.as_view(), name="api-events"),
+    path("slices/<str:public_id>/timeline/", slices.TimelineView.as_view(), name="api-timeline"),
+    path("slices/<str:public_id>/log/", slices.LogView.as_view(), name="api-log"),
+    re_path(r"^.*$", views.NotFoundView.as_view()),
+]
