@@ -1,5 +1,6 @@
 """The values the API server fills in where a manifest leaves them out, as the recorded objects show them."""
 
+import base64
 from collections.abc import Callable
 from typing import Any
 
@@ -170,11 +171,14 @@ def _namespace(obj: Obj) -> None:
     metadata = obj["metadata"]
     if "name" in metadata:
         metadata["labels"] = metadata.get("labels", {}) | {"kubernetes.io/metadata.name": metadata["name"]}
-    _set(obj.setdefault("spec", {}), finalizers=["kubernetes"])
+    if "deletionTimestamp" not in metadata:  # the namespace controller takes it away at the end
+        _set(obj.setdefault("spec", {}), finalizers=["kubernetes"])
 
 
 def _secret(obj: Obj) -> None:
     _set(obj, type="Opaque")
+    for key, text in obj.pop("stringData", {}).items():
+        obj.setdefault("data", {})[key] = base64.b64encode(text.encode()).decode()
 
 
 def _storage_class(obj: Obj) -> None:

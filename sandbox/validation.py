@@ -46,6 +46,12 @@ _QUALIFIED = (
     "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '"
     f"{_NAME_PART}')"
 )
+_QUOTA_KEYS = {
+    "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage",
+    "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods",
+    "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps",
+    "services.nodeports", "services.loadbalancers",
+}  # fmt: skip
 _PATH_NAMES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
@@ -72,15 +78,17 @@ class Errors:
         """The value is there twice."""
         self.found.append((field, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}"))
 
-    def missing(self, field: str, value: str) -> None:
+    def missing(self, field: str, value: str, why: str = "") -> None:
         """The value names something that is not there."""
-        self.found.append((field, "FieldValueNotFound", f"Not found: {json.dumps(value)}"))
+        text = f"Not found: {json.dumps(value)}" + (f": {why}" if why else "")
+        self.found.append((field, "FieldValueNotFound", text))
 
-    def supported(self, field: str, value: str, allowed: Iterable[str]) -> None:
+    def supported(self, field: str, value: Any, allowed: Iterable[str]) -> None:
         """The value must be one of a list."""
         if value not in allowed:
             names = ", ".join(json.dumps(name) for name in sorted(allowed))
-            text = f"Unsupported value: {json.dumps(value)}: supported values: {names}"
+            shown = json.dumps(value, separators=(",", ":"))
+            text = f"Unsupported value: {shown}: supported values: {names}"
             self.found.append((field, "FieldValueNotSupported", text))
 
     def name(self, field: str, value: str, form: str) -> None:
@@ -139,22 +147,26 @@ def _workload(kind: Kind, obj: Obj, errors: Errors) -> None:
     errors.not_negative("spec.replicas", spec.get("replicas"))
     selector = spec.get("selector")
     labels = spec["template"]["metadata"].get("labels", {})
+    empty = selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions")
     if selector is None:
         errors.required("spec.selector")
     else:
         errors.selector("spec.selector", selector)
-        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        if empty:
             errors.invalid("spec.selector", selector, f"empty selector is invalid for {kind.kind.lower()}")
-        elif not selectors.matches(selector, labels):
-            why = "`selector` does not match template `labels`"
-            errors.invalid("spec.template.metadata.labels", dict(sorted(labels.items())), why)
+    if not empty and not selectors.matches(selector, labels):
+        why = "`selector` does not match template `labels`"
+        errors.invalid("spec.template.metadata.labels", dict(sorted(labels.items())) or None, why)
     pod_template("spec.template", spec["template"], errors, ("Always",))
 
 
 def _deployment(kind: Kind, obj: Obj, errors: Errors) -> None:
     _workload(kind, obj, errors)
     strategy = obj["spec"]["strategy"]
-    errors.supported("spec.strategy.type", strategy["type"], ("Recreate", "RollingUpdate"))
+    if strategy["type"] not in ("Recreate", "RollingUpdate"):
+        errors.supported(
+            "spec.strategy", {"Type": strategy["type"], "RollingUpdate": None}, ("Recreate", "RollingUpdate")
+        )
     if strategy["type"] == "Recreate" and "rollingUpdate" in strategy:
         errors.forbidden(
             "spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'"
@@ -216,12 +228,14 @@ def _volume_claim(_: Kind, obj: Obj, errors: Errors) -> None:
 
 
 def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
+    seen: set[str] = set()
     for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
         place = f"{field}.devices.requests[{index}]"
-        if not request.get("name"):
-            errors.required(f"{place}.name")
-        else:
-            errors.name(f"{place}.name", request["name"], "label")
+        name = request.get("name", "")
+        errors.name(f"{place}.name", name, "label")
+        if name in seen:
+            errors.duplicate(place, name)
+        seen.add(name)
         parts = [(f"{place}.exactly", request["exactly"])] if "exactly" in request else []
         parts += [
             (f"{place}.firstAvailable[{i}]", part) for i, part in enumerate(request.get("firstAvailable", []))
@@ -229,7 +243,8 @@ def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
         if not parts:
             errors.required(place, "exactly one of `exactly` or `firstAvailable` is required")
         if "exactly" in request and "firstAvailable" in request:
-            errors.invalid(place, None, "exactly one of `exactly` or `firstAvailable` is required")
+            why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
+            errors.invalid(place, None, why)
         for part_field, part in parts:
             if not part.get("deviceClassName"):
                 errors.required(f"{part_field}.deviceClassName")
@@ -257,6 +272,9 @@ def _claim_template(_: Kind, obj: Obj, errors: Errors) -> None:
 def _quota(_: Kind, obj: Obj, errors: Errors) -> None:
     for key, text in obj.get("spec", {}).get("hard", {}).items():
         value = quantity.parse(text)
+        if "/" not in key and key not in _QUOTA_KEYS:
+            errors.invalid(f"spec.hard[{key}]", key, "must be a standard resource type or fully qualified")
+            errors.invalid(f"spec.hard[{key}]", key, "must be a standard resource for quota")
         if value < 0:
             errors.invalid(f"spec.hard[{key}]", text, "must be greater than or equal to 0")
         whole = key.startswith(("pods", "services", "count/", "persistentvolumeclaims")) or key.endswith(

@@ -148,11 +148,6 @@ class WorkQueue:
                     return None
                 self._ready.wait(min(end, self._heap[0][0] if self._heap else end) - now)
 
-    def wake(self) -> None:
-        """Let a waiting worker look whether it is to stop."""
-        with self._ready:
-            self._ready.notify_all()
-
 
 class Writer:
     """The API in the name of one controller; what it answers is in the cache before a call returns."""
@@ -315,7 +310,7 @@ class Engine:
     def _work(self) -> None:
         self.queue.add("", (None, "resync"), 2.0)  # what went between the first lists and the watch
         while not self.stop.is_set():
-            item = self.queue.take(1.0)
+            item = self.queue.take(0.25)
             if item is not None:
                 self._handle(*item)
         for controller in self.controllers.values():

@@ -112,7 +112,8 @@ class Namespaces(Controller):
             return 0.5
         updated = changed_copy(found)
         updated["spec"]["finalizers"] = []
-        self.api.delete(self.api.update(updated))
+        self.api.update(updated)
+        self.api.delete(found)
         return None
 
     def _empty(self, namespace: str) -> int:
