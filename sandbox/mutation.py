@@ -85,8 +85,13 @@ def _mount_token(spec: Obj) -> None:
 
 def _job(job: Obj, _: Store) -> None:
     spec = job["spec"]
-    if spec["manualSelector"]:
-        return
+    if not spec["manualSelector"]:
+        _select_own_pods(job, spec)
+    if labels := spec["template"]["metadata"].get("labels"):
+        job["metadata"].setdefault("labels", labels)
+
+
+def _select_own_pods(job: Obj, spec: Obj) -> None:
     uid, name = job["metadata"]["uid"], job["metadata"]["name"]
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     labels = spec["template"]["metadata"].setdefault("labels", {})

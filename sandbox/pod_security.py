@@ -31,6 +31,19 @@ def _bad(spec: Obj, wrong: Callable[[Obj], bool]) -> list[Obj]:
     return [container for container in _containers(spec) if wrong(container.get("securityContext", {}))]
 
 
+def _added(context: Obj) -> set[str]:
+    return set(context.get("capabilities", {}).get("add", [])) - {"NET_BIND_SERVICE"}
+
+
+def _capabilities(spec: Obj) -> Iterator[str]:
+    if found := _bad(spec, lambda context: "ALL" not in context.get("capabilities", {}).get("drop", [])):
+        yield _listed(found, 'set securityContext.capabilities.drop=["ALL"]')
+    if found := _bad(spec, lambda context: bool(_added(context))):
+        names = sorted(set().union(*(_added(container["securityContext"]) for container in found)))
+        quoted = ", ".join(f'"{name}"' for name in names)
+        yield _listed(found, f"not include {quoted} in securityContext.capabilities.add")
+
+
 def _violations(spec: Obj) -> Iterator[str]:
     pod: Obj = spec.get("securityContext", {})
     if hosts := [name for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]:
@@ -40,13 +53,8 @@ def _violations(spec: Obj) -> Iterator[str]:
     if found := _bad(spec, lambda context: context.get("allowPrivilegeEscalation") is not False):
         verb = "set securityContext.allowPrivilegeEscalation=false"
         yield f"allowPrivilegeEscalation != false ({_listed(found, verb)})"
-    if found := _bad(spec, lambda context: "ALL" not in context.get("capabilities", {}).get("drop", [])):
-        verb = 'set securityContext.capabilities.drop=["ALL"]'
-        yield f"unrestricted capabilities ({_listed(found, verb)})"
-    if found := _bad(
-        spec, lambda context: bool(set(context.get("capabilities", {}).get("add", [])) - {"NET_BIND_SERVICE"})
-    ):
-        yield f"unrestricted capabilities ({_listed(found, 'not include the added capabilities')})"
+    if problems := list(_capabilities(spec)):
+        yield f"unrestricted capabilities ({'; '.join(problems)})"
     for volume in spec.get("volumes", []):
         kinds = sorted(set(volume) - {"name"} - _VOLUMES)
         if kinds:
@@ -58,8 +66,13 @@ def _violations(spec: Obj) -> Iterator[str]:
     if found := _bad(spec, lambda context: effective(context, "runAsNonRoot") is not True):
         verb = "set securityContext.runAsNonRoot=true"
         yield f"runAsNonRoot != true (pod or {_listed(found, verb)})"
-    if effective({}, "runAsUser") == 0 or _bad(spec, lambda context: context.get("runAsUser") == 0):
-        yield "runAsUser=0 (pod must not set runAsUser=0)"
+    roots = (["pod"] if pod.get("runAsUser") == 0 else []) + (
+        [_listed(found, "").removesuffix(" must ")]
+        if (found := _bad(spec, lambda context: context.get("runAsUser") == 0))
+        else []
+    )
+    if roots:
+        yield f"runAsUser=0 ({' and '.join(roots)} must not set runAsUser=0)"
 
     def profile(context: Obj) -> object:
         return (context.get("seccompProfile") or pod.get("seccompProfile") or {}).get("type")

@@ -275,16 +275,16 @@ class Registry:
             raise refusals.bad_request("the body of the request is not an object")
         named = (body.get("apiVersion", kind.api_version), body.get("kind", kind.kind))
         if named != (kind.api_version, kind.kind):
-            expected = f"{kind.api_version}, Kind={kind.kind}"
+            version = named[0].rpartition("/")[2]
             raise refusals.bad_request(
-                f"the API version in the data ({named[0]}, Kind={named[1]}) does not match the expected API "
-                f"version ({expected})"
-            )  # fmt: skip
+                f'{named[1]} in version "{version}" cannot be handled as a {kind.kind}: no kind "{named[1]}" is '
+                f'registered for version "{named[0]}" in scheme "pkg/runtime/scheme.go:111"'
+            )
         try:
             decoded = self.schema.decode(kind, body)
         except DecodeError as error:
             raise refusals.bad_request(
-                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error}'
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.json}'
             ) from error
         if decoded.unknown:
             named_fields = [f'unknown field "{path}"' for path in decoded.unknown]

@@ -3,7 +3,9 @@
 The description is ``schema.json``, cut out of Kubernetes' own by ``make_schema``.
 """
 
+import base64
 import json
+import re
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
@@ -23,15 +25,18 @@ _DROP_FALSE = {
     "hostNetwork", "hostPID", "hostIPC", "readOnly", "stdin", "stdinOnce", "tty", "paused", "unschedulable",
     "publishNotReadyAddresses", "ready", "containerPort",
 }  # fmt: skip
-_DROP_ZERO = {"hostPort", "minReadySeconds", "nodePort", "observedGeneration", "initialDelaySeconds"}
+_DROP_ZERO = {"count", "hostPort", "minReadySeconds", "nodePort", "observedGeneration", "initialDelaySeconds"}
+
+
+_GO_TYPES = {"string": "string", "boolean": "bool", "array": "[]", "object": "map[string]"}
 
 
 class DecodeError(ValueError):
-    """A value of the wrong type; ``path`` as in ``.spec.replicas``."""
+    """A value of the wrong type. The text names the place as server-side apply does, ``json`` as other writes do."""
 
-    def __init__(self, path: str, why: str) -> None:
+    def __init__(self, path: str, why: str, json_text: str) -> None:
         super().__init__(f"{path}: {why}")
-        self.path = path
+        self.json = json_text
 
 
 @dataclass
@@ -53,6 +58,7 @@ class Schema:
             for name, definition in self.definitions.items()
             for gvk in definition.get("x-kubernetes-group-version-kind", [])
         }
+        self._go_names = {id(node): name.rsplit(".", 1)[-1] for name, node in self.definitions.items()}
 
     def of(self, kind: Kind) -> Node:
         """The definition of a kind."""
@@ -85,40 +91,42 @@ class Schema:
     def decode(self, kind: Kind, obj: Obj) -> Decoded:
         """Drop unknown fields, nulls and empty lists; canonical quantities. DecodeError on a wrong type."""
         unknown: list[str] = []
-        decoded = self._value(self.of(kind), obj, "", "", unknown)
+        decoded = self._value(self.of(kind), obj, "", kind.kind, unknown)
         return Decoded({"kind": kind.kind, "apiVersion": kind.api_version} | decoded, unknown)
 
-    def _value(self, node: Node, value: Any, path: str, name: str, unknown: list[str]) -> Any:
+    def _value(self, node: Node, value: Any, path: str, owner: str, unknown: list[str]) -> Any:
         if self.is_quantity(node):
-            return self._quantity(value, path)
+            return _quantity(value, path)
         if node.get("format") == "int-or-string":
             if isinstance(value, bool) or not isinstance(value, int | str):
-                raise DecodeError(path, f"expected an integer or a string, got {_type(value)}")
+                raise _wrong(node, value, path, owner, "an integer or a string")
             return value
         match node.get("type"):
             case "array":
                 if not isinstance(value, list):
-                    raise DecodeError(path, f"expected list, got {_type(value)}")
+                    raise _wrong(node, value, path, owner, "list")
                 item = self.item(node)
-                return [self._value(item, v, f"{path}[{i}]", name, unknown) for i, v in enumerate(value)]
+                return [self._value(item, v, f"{path}[{i}]", owner, unknown) for i, v in enumerate(value)]
             case "string":
                 if not isinstance(value, str):
-                    raise DecodeError(path, f"expected string, got {_type(value)}")
+                    raise _wrong(node, value, path, owner, "string")
+                if node.get("format") == "byte":
+                    _check_base64(value, path)
             case "integer":
                 if isinstance(value, float) and value.is_integer():
                     return int(value)
                 if isinstance(value, bool) or not isinstance(value, int):
-                    raise DecodeError(path, f"expected numeric (int or float), got {_type(value)}")
+                    raise _wrong(node, value, path, owner, "numeric (int or float)")
             case "boolean":
                 if not isinstance(value, bool):
-                    raise DecodeError(path, f"expected boolean, got {_type(value)}")
+                    raise _wrong(node, value, path, owner, "boolean")
             case "object":
-                return self._object(node, value, path, unknown)
+                if not isinstance(value, dict):
+                    raise _wrong(node, value, path, owner, "map")
+                return self._object(node, value, path, owner, unknown)
         return value
 
-    def _object(self, node: Node, value: Any, path: str, unknown: list[str]) -> Obj:
-        if not isinstance(value, dict):
-            raise DecodeError(path, f"expected map, got {_type(value)}")
+    def _object(self, node: Node, value: Obj, path: str, owner: str, unknown: list[str]) -> Obj:
         if "properties" not in node and "additionalProperties" not in node:
             return value
         required = node.get("required", ())
@@ -133,18 +141,15 @@ class Schema:
                 if is_map:
                     result[key] = {} if child.get("type") == "object" else ""
                 continue
-            decoded = self._value(child, entry, f"{path}.{key}", key, unknown)
+            inside = owner if is_map else self._struct(node, owner)
+            decoded = self._value(child, entry, f"{path}.{key}", inside, unknown)
             if is_map or key in required or not _is_zero(child, key, decoded):
                 result[key] = decoded
         return result
 
-    def _quantity(self, value: Any, path: str) -> str:
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise DecodeError(path, f"expected a quantity, got {_type(value)}")
-        try:
-            return quantity.canonical(value)
-        except ValueError as error:
-            raise DecodeError(path, str(error)) from error
+    def _struct(self, node: Node, otherwise: str) -> str:
+        """The Go name of a definition, for error texts."""
+        return self._go_names.get(id(node), otherwise)
 
     def list_keys(self, node: Node) -> tuple[str, ...] | None:
         """How server-side apply merges a list: names of its keys, () for a set, None for an atomic list."""
@@ -172,6 +177,33 @@ class Schema:
         if key == "protocol":
             return "TCP"
         return (child or {}).get("default")
+
+
+def _quantity(value: Any, path: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        text = f"quantities must match the regular expression '{quantity.PATTERN}'"
+        raise DecodeError(path, text, text)
+    try:
+        return quantity.canonical(value)
+    except ValueError as error:
+        raise DecodeError(path, str(error), str(error)) from error
+
+
+def _check_base64(text: str, path: str) -> None:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError as error:
+        match = re.search("[^A-Za-z0-9+/=]", text)
+        why = f"illegal base64 data at input byte {match.start() if match else max(0, len(text) - 1)}"
+        raise DecodeError(path, why, why) from error
+
+
+def _wrong(node: Node, value: Any, path: str, owner: str, expected: str) -> DecodeError:
+    place = re.sub(r"\[\d+\]", "", path)
+    go_type = node.get("format") or _GO_TYPES.get(node.get("type", ""), "")
+    found = {"boolean": "bool", "map": "object", "list": "array"}.get(_type(value), _type(value))
+    text = f"json: cannot unmarshal {found} into Go struct field {owner}{place} of type {go_type}"
+    return DecodeError(path, f"expected {expected}, got {_type(value)}", text)
 
 
 def _is_zero(node: Node, name: str, value: Any) -> bool:

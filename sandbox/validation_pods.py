@@ -9,6 +9,7 @@ from sandbox.api import Obj
 if TYPE_CHECKING:
     from sandbox.validation import Errors
 
+_CLAIM_FIELDS = ("name", "resourceClaimName", "resourceClaimTemplateName")
 _PORT = "must be between 1 and 65535, inclusive"
 
 
@@ -17,7 +18,10 @@ def pod_template(field: str, template: Obj, errors: "Errors", restart: tuple[str
     errors.labels(f"{field}.labels", template["metadata"].get("labels", {}))
     spec = template["spec"]
     pod_spec(f"{field}.spec", spec, errors)
-    errors.supported(f"{field}.spec.restartPolicy", spec["restartPolicy"], restart)
+    if spec["restartPolicy"] == "Always" and "Always" not in restart:
+        errors.required(f"{field}.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+    else:
+        errors.supported(f"{field}.spec.restartPolicy", spec["restartPolicy"], restart)
 
 
 def pod_spec(field: str, spec: Obj, errors: "Errors") -> None:
@@ -40,7 +44,8 @@ def pod_spec(field: str, spec: Obj, errors: "Errors") -> None:
             why = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             if sources:
                 why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
-            errors.invalid(place, claim, why)
+            shown = {key[0].upper() + key[1:]: claim.get(key) for key in _CLAIM_FIELDS}
+            errors.invalid(place, shown, why)
         for name in sources:
             errors.name(f"{place}.{name}", claim[name], "subdomain")
     if not spec.get("containers"):
@@ -84,8 +89,10 @@ def _container(field: str, container: Obj, volumes: set[str], claims: set[str], 
     )
     for index, port in enumerate(container.get("ports", [])):
         place = f"{field}.ports[{index}]"
-        if not 1 <= port.get("containerPort", 0) <= 65535:
-            errors.invalid(f"{place}.containerPort", port.get("containerPort", 0), _PORT)
+        if not port.get("containerPort"):
+            errors.required(f"{place}.containerPort")
+        elif not 1 <= port["containerPort"] <= 65535:
+            errors.invalid(f"{place}.containerPort", port["containerPort"], _PORT)
         errors.supported(f"{place}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
         name = port.get("name")
         if name is not None and not (
@@ -154,5 +161,8 @@ def _resources(field: str, resources: Obj, claims: set[str], errors: "Errors") -
         elif name in names:
             errors.duplicate(f"{field}.claims[{index}]", name)
         elif name not in claims:
-            errors.missing(f"{field}.claims[{index}].name", name)
+            why = "must be one of the names in pod.spec.resourceClaims" + (
+                "" if claims else " which is empty"
+            )
+            errors.missing(f"{field}.claims[{index}]", name, why)
         names.add(name)
