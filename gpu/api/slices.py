@@ -258,9 +258,10 @@ class ReleaseView(ActionView):
         delete_volume = self.read(ReleaseIn)["delete_volume"]
         return orders.release(self.actor.user, row, delete_volume=delete_volume, expected=expected)
 
-    post = described("slices_release", "Slice", request=ReleaseIn, status=202, idempotent=True)(
-        ActionView.post
-    )
+    @described("slices_release", "Slice", request=ReleaseIn, status=202, idempotent=True)
+    def post(self, request: Request, public_id: str) -> Response:
+        """Give the slice back. Everything of it is deleted, its volume only with `delete_volume`."""
+        return self.run(request, public_id)
 
 
 class ManifestView(SliceView):
