@@ -153,9 +153,13 @@ class WorkloadForm(forms.Form):
     )
     allow_queue = forms.BooleanField(required=False, label=gettext_lazy("Wait in the queue"))
 
-    def __init__(self, *args: Any, templates: Iterable[Template], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, templates: Iterable[Template], base: WorkloadSpec | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.templates = list(templates)
+        self.base = base
+        self.workload: WorkloadSpec | None = None
         for template in self.templates:
             for setting in template.settings:
                 self.fields[setting_name(template, setting)] = forms.CharField(
@@ -165,8 +169,6 @@ class WorkloadForm(forms.Form):
                     max_length=200,
                     widget=TextInput(),
                 )
-        for name in self.fields:
-            self.fields[name].widget.attrs["aria-describedby"] = f"id_{name}-hint id_{name}-error"
 
     def chosen_template(self) -> Template:
         """Return the chosen template, the first one where none is chosen."""
@@ -185,29 +187,28 @@ class WorkloadForm(forms.Form):
         """Read the variables."""
         return variables(self.cleaned_data["env"])
 
-    def workload(self, base: WorkloadSpec | None = None) -> WorkloadSpec | None:
-        """Return the workload as typed, over `base` (the template's); None where a field cannot be read."""
+    def clean(self) -> dict[str, Any]:
+        """Put the fields together to the workload as typed; it stays None where a field cannot be read."""
         template, data = self.chosen_template(), self.cleaned_data
         names = [name for name in WorkloadForm.base_fields if name != "allow_queue"]
         if any(name not in data for name in names):
-            return None
+            return data
         plain = replace(
-            base or template.defaults,
+            self.base or template.defaults,
             template=template.code,
-            volume=self.volume_spec(base),
+            volume=self.volume_spec(),
             **{name: data[name] for name in names},
         )
+        settings = {s.code: data.get(setting_name(template, s), "") for s in template.settings}
         try:
-            return template.configure(
-                plain, {s.code: data.get(setting_name(template, s), "") for s in template.settings}
-            )
+            self.workload = template.configure(plain, settings)
         except SettingRefused as refusal:
             self.add_error(f"set-{template.code}-{refusal.setting}", wording.render(refusal.text))
-            return None
+        return data
 
-    def volume_spec(self, base: WorkloadSpec | None) -> VolumeSpec | None:
+    def volume_spec(self) -> VolumeSpec | None:
         """Return the volume; a change keeps the one there is."""
-        return base.volume if base else None
+        return self.base.volume if self.base else None
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Put each finding that stands in the way beside its field, or at the top where it has none."""
@@ -265,7 +266,7 @@ class OrderForm(WorkloadForm):
             )
         return str(opened["key"])
 
-    def volume_spec(self, base: WorkloadSpec | None) -> VolumeSpec | None:
+    def volume_spec(self) -> VolumeSpec | None:
         """Return the volume as typed."""
         data = self.cleaned_data
         return VolumeSpec(data["volume_size"], data["volume_path"]) if data.get("volume") else None

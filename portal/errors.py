@@ -1,12 +1,15 @@
-"""Error pages; below /api/ the same as problem+json."""
+"""Error pages: a refused request, a missing page, a failure. Below /api/ the same as problem+json, and for an htmx
+request a notice in the corner of the page."""
 
 from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
+from django_htmx.middleware import HtmxDetails
 
 from gpu.api.problems import problem_response
+from portal import request_id
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -15,8 +18,18 @@ def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """403: known, but not allowed by role."""
+    """403: known, but not allowed by role; `exception` may say why."""
     return _page(request, 403, "not_allowed", str(exception) or _("Your role does not allow this."))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """403 to a form whose token is from before the last sign-in; nothing was done (case C-18 d)."""
+    return _page(
+        request,
+        403,
+        "form_token",
+        _("Nothing was done. Reload the page; what you typed is kept. Then send it again."),
+    )
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -34,4 +47,10 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def _page(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:
     if request.path.startswith("/api/"):
         return problem_response(status, code, detail)
-    return render(request, f"{status}.html", {"detail": detail}, status=status)
+    context = {"code": code, "detail": detail, "request_id": request_id.current()}
+    if status != 403 or not HtmxDetails(request):
+        return render(request, f"{status}.html", context, status=status)
+    response = render(request, "403.html#notice", context, status=status)
+    response["HX-Retarget"] = "#toasts"
+    response["HX-Reswap"] = "innerHTML"
+    return response

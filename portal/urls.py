@@ -6,9 +6,10 @@ from django.urls import include, path
 
 from portal import health
 
-handler403 = "portal.pages.permission_denied"
-handler404 = "portal.pages.page_not_found"
-handler500 = "portal.pages.server_error"
+handler400 = "portal.errors.bad_request"
+handler403 = "portal.errors.forbidden"
+handler404 = "portal.errors.not_found"
+handler500 = "portal.errors.server_error"
 
 urlpatterns = [
     path("healthz", health.healthz, name="healthz"),

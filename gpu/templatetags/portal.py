@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
 from urllib.parse import urlencode
 
 from django import template
-from django.forms import BoundField
 from django.template import Context, Node, NodeList, TemplateSyntaxError
 from django.template.base import Parser, Token
 from django.templatetags.static import static
@@ -160,14 +158,10 @@ def bar(used: Decimal | None, hard: Decimal | None, new: Decimal | int = 0) -> S
 
 
 @register.filter
-def described_by(field: BoundField) -> str:
-    """Return the ids of a field's hint and error, for aria-describedby."""
-    ids: Iterable[str] = (
-        f"{field.auto_id}-{part}"
-        for part, present in (("hint", field.help_text), ("error", field.errors))
-        if present
-    )
-    return " ".join(ids)
+def short_image(image: str) -> str:
+    """Write an image with the first 12 digits of its digest."""
+    name, at_sign, digest = image.partition("@")
+    return f"{name}@{digest[:19]}…" if at_sign else name
 
 
 @register.simple_tag(takes_context=True)

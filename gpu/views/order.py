@@ -33,10 +33,9 @@ def order(request: HttpRequest, namespace: str) -> HttpResponse:
     actor = access.actor_of(request.user)
     project = access.project_or_404(actor, namespace)
     form = order_form(request, actor.user, project)
-    asked = form.workload() if form.is_bound and form.is_valid() else None
-    if asked is not None and "HX-Request" not in request.headers:
+    if form.is_valid() and form.workload and "HX-Request" not in request.headers:
         try:
-            row, made = place(actor.user, project, form, asked)
+            row, made = place(actor.user, project, form, form.workload)
         except OrderRefused as refusal:
             explain(form, refusal)
         else:
@@ -90,8 +89,7 @@ def order_form(request: HttpRequest, user: User, project: Project) -> OrderForm:
 def judge(project: Project, form: OrderForm) -> Preview | None:
     """Return the preview of what the form says, None while no package or nothing readable is there."""
     if form.is_bound:
-        form.is_valid()
-        package, asked = form.cleaned_data.get("package"), form.workload()
+        package, asked = form.cleaned_data.get("package"), form.workload
     else:
         package = Package.objects.filter(slug=form.initial["package"], on_sale=True).first()
         asked = form.chosen_template().first()

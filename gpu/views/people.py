@@ -30,7 +30,7 @@ class TokenForm(forms.Form):
     name = forms.CharField(
         label=gettext_lazy("What is it for?"),
         max_length=60,
-        widget=TextInput(**{"aria-describedby": "id_name-hint id_name-error"}),
+        widget=TextInput(),
         help_text=gettext_lazy("For example the program that uses it."),
         error_messages={"required": gettext_lazy("Give the token a name.")},
     )
@@ -43,6 +43,7 @@ class TokenForm(forms.Form):
         label=gettext_lazy("It ends after"),
         choices=LIFETIMES,
         required=False,
+        initial="90",
         widget=forms.Select({"class": "form-select"}),
     )
 
@@ -54,7 +55,7 @@ class MemberForm(forms.Form):
     username = forms.CharField(
         label=gettext_lazy("E-mail address"),
         max_length=150,
-        widget=TextInput(**{"aria-describedby": "id_username-error", "inputmode": "email"}),
+        widget=TextInput(inputmode="email"),
         error_messages={"required": gettext_lazy("Whom do you want to add?")},
     )
     role = forms.ChoiceField(

@@ -86,6 +86,8 @@ def preview(judged: Assessment, field_of: dict[str, str] | None = None) -> Previ
     package = judged.package
     price = wording.money(package.price_per_hour, package.currency)
     findings = (*judged.findings, *findings_of(judged.objections))
+    # The fields and the documents are both checked; the same sentence is said once, with its button if it has one.
+    advice = sorted((_advice(finding, field_of or {}) for finding in findings), key=lambda item: item.field)
     return Preview(
         judged=judged,
         title=_(title),
@@ -94,7 +96,7 @@ def preview(judged: Assessment, field_of: dict[str, str] | None = None) -> Previ
         sentence=_sentence(judged),
         price_hour=price,
         pool=tuple(_pool(judged)),
-        advice=tuple(_advice(finding, field_of or {}) for finding in findings),
+        advice=tuple({item.sentence: item for item in advice}.values()),
         yaml=to_yaml(judged.documents) if judged.documents else "",
         button=_("Order and wait in the queue")
         if judged.needs_consent

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from gpu import orders, templates_catalogue, wording
 from gpu.diagnosis import Step
+from gpu.diagnosis.model import NOTHING_TO_DO
 from gpu.facts import project_facts
 from gpu.forms import ChangeForm, sentence_of, workload_fields
 from gpu.logcopies import request_log
@@ -90,6 +91,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "events": events(row, facts),
         "yaml": to_yaml(documents),
         "price": wording.money(row.order.price_per_hour, row.order.currency),
+        "next_step": "" if status.diagnosis.next_step == NOTHING_TO_DO else status.next_step,
         "poll": poll_seconds(status),
         "copy": LogCopy.objects.filter(slice=row).first(),
     }
@@ -211,20 +213,27 @@ def change(request: HttpRequest, public_id: str) -> HttpResponse:
     )
     asked = form.workload(row.workload) if form.is_bound and form.is_valid() else None
     if asked is not None and "HX-Request" not in request.headers:
-        data = form.cleaned_data
         try:
-            orders.change(actor.user, row, asked, allow_queue=data["allow_queue"], expected=data["expected"])
+            orders.change(
+                actor.user,
+                row,
+                form.workload,
+                allow_queue=form.cleaned_data["allow_queue"],
+                expected=form.cleaned_data["expected"],
+            )
         except OrderRefused as refusal:
             explain(form, refusal)
         else:
             messages.success(request, _("The change is on its way."))
             return redirect("slice", public_id)
-    judged = orders.assess_change(row, asked or row.workload)
+    judged = orders.assess_change(row, form.workload or row.workload)
     context: dict[str, object] = {
         "row": row,
         "form": form,
         "settings": [form[name] for name in form.fields if name.startswith("set-")],
-        "preview": preview(judged, fields_of(form, judged.findings)) if asked or not form.is_bound else None,
+        "preview": preview(judged, fields_of(form, judged.findings))
+        if form.workload or not form.is_bound
+        else None,
     }
     page = "slice_change.html#preview" if "HX-Request" in request.headers else "slice_change.html"
     return show(request, actor, row.project, "slices", page, context)
