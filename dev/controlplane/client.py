@@ -163,13 +163,9 @@ class Client:
 
 def path_of(document: Obj, namespace: str | None = None, *, named: bool = True) -> str:
     """The path of an object of a kind known here."""
-    metadata = document["metadata"]
-    return path_for(
-        document["apiVersion"],
-        document["kind"],
-        namespace or metadata.get("namespace"),
-        metadata["name"] if named else None,
-    )
+    metadata = document.get("metadata", {})
+    name = metadata["name"] if named else None
+    return path_for(document["apiVersion"], document["kind"], namespace or metadata.get("namespace"), name)
 
 
 def path_for(api_version: str, kind: str, namespace: str | None = None, name: str | None = None) -> str:
