@@ -193,7 +193,8 @@ class SandboxTarget(Target):
             return False
 
     def compact(self) -> None:
-        raise NotImplementedError
+        answer = self.client().call("POST", "/sandbox/compact")
+        assert answer.ok, answer.message
 
     def stop(self) -> None:
         processes.stop(self._child)
