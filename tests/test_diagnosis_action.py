@@ -35,7 +35,7 @@ def test_every_icon_is_among_those_of_the_pages():
 
 
 def test_an_order_on_its_way():
-    found = judge({}, action="pending")
+    found = judge({}, action="pending", ordered_at=NOW)
     assert (found.state, found.reason, found.who) == ("ordered", "queued", "nobody")
     assert [step.state for step in found.steps] == ["done", "current", *["waiting"] * 5]
 
@@ -110,10 +110,23 @@ def test_a_refused_change_leaves_the_running_slice_running():
     assert judge(recorded("running"), action="retrying").causes
 
 
+def test_what_takes_minutes_instead_of_seconds_is_an_operators_matter():
+    late = NOW + timedelta(minutes=10)
+    for it in (Slice().without_pod(), Slice().without_claim(), Slice().creating()):
+        assert (it.judge(now=NOW - timedelta(minutes=3)).who, it.judge(now=late).who) == (
+            "nobody",
+            "operator",
+        )
+        assert it.judge(now=late).reason == it.judge().reason
+    assert judge({}, action="pending", now=NOW - timedelta(minutes=1)).who == "nobody"
+    assert judge({}, action="pending", now=late).who == "operator"
+    assert Slice().judge(now=late).who == "nobody"
+
+
 def test_a_start_that_is_not_sent_yet():
     it = Slice().without_pod()
     it.deployment["spec"]["replicas"] = 0
-    assert it.judge(action="pending").reason == "queued"
+    assert (it.judge(action="pending").reason, it.judge(action="pending").who) == ("queued", "nobody")
     assert it.judge(action="applied").reason == "pod_coming"
 
 

@@ -30,7 +30,7 @@ REFUSALS = {
     "deployment-missing-label": ("policy_misses_key", "operator"),
     "pvc-over-quota": ("quota_storage", "member"),
     "label-too-long": ("invalid_object", "member"),
-    "template-spec-immutable": ("invalid_object", "member"),
+    "template-spec-immutable": ("immutable", "operator"),
     "namespace-not-found": ("namespace_missing", "operator"),
     "already-exists": ("conflict", "operator"),
 }
@@ -85,6 +85,20 @@ def test_different_situations_never_give_the_same_answer():
     assert [names for names in kinds.values() if len(names) > 1] == [
         {"running", "cards-busy-then-running", "limitrange-defaults"}
     ]
+
+
+def test_different_refusals_never_give_the_same_answer():
+    reasons = sorted(reason for reason, _ in REFUSALS.values())
+    twice = {reason for reason in reasons if reasons.count(reason) > 1}
+    assert twice == {
+        "policy",
+        "policy_misses_key",
+    }  # told apart by the policy's sentence, its name and the key
+    sentences = {
+        str(judge({}, action="refused", action_message=refusal(name)["message"]).sentence)
+        for name in REFUSALS
+    }
+    assert len(sentences) == len(REFUSALS)
 
 
 def test_two_situations_differ_in_words_too():

@@ -7,7 +7,7 @@ names a server, a device or another tenant (contract, "Discretion"): the platfor
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from gpu.diagnosis import action, container, scheduling
 from gpu.diagnosis.crashes import failed_pod
@@ -29,6 +29,8 @@ __all__ = [
     "explain_volume",
 ]
 
+PATIENCE = timedelta(minutes=5)
+_QUICK = ("queued", "accepted", "pod_coming", "claim_coming", "scheduling", "container_creating", "replacing")
 _ENDED = ("released", "refused")
 _SETTLED = ("running", "running_degraded")
 
@@ -43,11 +45,21 @@ def explain(intent: Intent, seen: Seen, now: datetime) -> Diagnosis:
     else:
         diagnosis = _wanted_running(intent, found, seen, now)
         diagnosis = replace(diagnosis, steps=steps(intent, found, diagnosis.state))
+        diagnosis = _overdue(diagnosis, now)
     if diagnosis.state in _SETTLED:
         diagnosis = replace(diagnosis, settled=intent.action == "applied")
     if not seen.reachable and not (diagnosis.state in _ENDED and diagnosis.settled):
         diagnosis = _unreachable(intent, diagnosis, seen)
     return diagnosis
+
+
+def _overdue(diagnosis: Diagnosis, now: datetime) -> Diagnosis:
+    """What takes seconds as a rule and has taken minutes is an operator's matter, though nothing says why."""
+    since = diagnosis.since
+    if diagnosis.reason not in _QUICK or since is None or now - since < PATIENCE:
+        return diagnosis
+    mend = Text(gettext_noop("It takes unusually long. An operator of the platform must look at it."))
+    return replace(diagnosis, who="operator", next_step=mend)
 
 
 def _wanted_running(intent: Intent, found: View, seen: Seen, now: datetime) -> Diagnosis:
@@ -61,7 +73,7 @@ def _wanted_running(intent: Intent, found: View, seen: Seen, now: datetime) -> D
             return action.sending(intent)
         return action.not_seen(intent, seen.as_of, now)
     if intent.action in ("pending", "retrying") and (deployment.get("spec") or {}).get("replicas") == 0:
-        return action.sending(intent)
+        return replace(action.sending(intent), since=None)
     present = _in_the_cluster(found, now)
     return replace(present, causes=(*present.causes, *action.unsent_change(intent, found)))
 

@@ -42,6 +42,10 @@ _REFUSED: dict[str, tuple[str, Who]] = {
         "member",
     ),
     "invalid_object": (gettext_noop("The cluster finds the order invalid: %(detail)s"), "member"),
+    "immutable": (
+        gettext_noop("The size of a slice cannot be changed in place: its old claim has to go first."),
+        "operator",
+    ),
     "forbidden": (
         gettext_noop("The portal's account may not do this in the cluster: %(detail)s"),
         "operator",
@@ -81,6 +85,8 @@ def refused(intent: Intent, view: View) -> Diagnosis:
         told = _refused_by_policy(intent, found if isinstance(found, refusals.PolicyDenied) else None)
     else:
         code = intent.action_code if intent.action_code in _REFUSED else "other"
+        if "field is immutable" in intent.action_message:
+            code = "immutable"
         msgid, who = _REFUSED.get(code, (_REFUSED_OTHER, "operator"))
         params: dict[str, object] = {"detail": detail(intent.action_message)} if "%(detail)s" in msgid else {}
         mend = _CHANGE_ORDER if who == "member" else _OPERATOR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -81,6 +82,7 @@ _OUT_OF_RANGE = {
         "%(asked)s is less memory than one container must have in this project: at least %(allowed)s."
     ),
 }
+_OBJECT = re.compile(r'^(?:Error creating: )?\S+ "[^"]*" is forbidden: ')
 SMALLER = Text(
     gettext_noop("Ask for less or release something in this project; an owner can request a larger quota.")
 )
@@ -142,7 +144,10 @@ def refused(view: View, message: str, since: datetime | None, term: str) -> Diag
     return Diagnosis(
         "blocked_by_policy",
         "creation_failed",
-        Text(gettext_noop("The platform cannot make its container: %(detail)s"), {"detail": detail(message)}),
+        Text(
+            gettext_noop("The platform cannot make its container: %(detail)s"),
+            {"detail": detail(_OBJECT.sub("", message))},
+        ),
         "operator",
         Text(gettext_noop("An operator of the platform must look at it.")),
         term,

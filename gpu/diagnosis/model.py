@@ -98,9 +98,7 @@ STATES: Mapping[str, StateInfo] = {
     "ordered": StateInfo(gettext_noop("Ordered, being set up"), "blue", "loader-2"),
     "waiting_for_card": StateInfo(gettext_noop("Waiting for a free card"), "amber", "hourglass"),
     "entitlement_used_up": StateInfo(gettext_noop("Your entitlement is used up"), "amber", "stack-2"),
-    "blocked_by_quota": StateInfo(
-        gettext_noop("No CPU (memory, storage, pods) left in the project"), "amber", "gauge"
-    ),
+    "blocked_by_quota": StateInfo(gettext_noop("Not enough quota left in the project"), "amber", "gauge"),
     "blocked_by_policy": StateInfo(gettext_noop("Refused by the platform"), "red", "shield-off"),
     "waiting_for_volume": StateInfo(gettext_noop("Waiting for its volume"), "amber", "database"),
     "waiting_for_node": StateInfo(gettext_noop("No server can take it"), "amber", "server-2"),
@@ -110,7 +108,7 @@ STATES: Mapping[str, StateInfo] = {
     "running": StateInfo(gettext_noop("Running"), "green", "circle-check"),
     "running_degraded": StateInfo(gettext_noop("Running with limitations"), "amber", "alert-triangle"),
     "crashing": StateInfo(gettext_noop("Crashes again and again"), "red", "rotate-clockwise"),
-    "out_of_memory": StateInfo(gettext_noop("Killed: out of memory"), "red", "memory"),
+    "out_of_memory": StateInfo(gettext_noop("Killed: out of memory (host)"), "red", "memory"),
     "node_lost": StateInfo(gettext_noop("Its server does not answer"), "red", "server-off"),
     "stopping": StateInfo(gettext_noop("Stopping"), "grey", "clock-pause"),
     "stopped": StateInfo(gettext_noop("Stopped"), "grey", "player-stop"),
