@@ -66,8 +66,8 @@ def is_object_name(name: str) -> bool:
 
 
 def check_display_name(display_name: str) -> None:
-    """Raise NameRefused when a person's name for a slice is empty, too long or holds control characters."""
-    if not display_name.strip():
+    """Raise NameRefused when a person's name shows nothing, is too long or holds control characters."""
+    if not any(unicodedata.category(c)[0] in "LNPS" for c in display_name):
         raise NameRefused(Text(gettext_noop("Give the slice a name.")))
     if len(display_name) > MAX_DISPLAY_LENGTH:
         raise NameRefused(

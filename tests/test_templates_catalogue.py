@@ -173,6 +173,13 @@ def test_a_notebook_works_in_its_volume() -> None:
     assert env(first)["HOME"] == "/data"
 
 
+def test_an_empty_image_gives_the_pinned_default() -> None:
+    """Case C-09."""
+    for empty in ("", "  "):
+        assert OLLAMA.configure(replace(OLLAMA.first(), image=empty), {}).image == "ollama/ollama:0.24.0"
+    assert OLLAMA.configure(replace(OLLAMA.first(), image="a/b:1"), {}).image == "a/b:1"
+
+
 def test_what_a_person_added_stays() -> None:
     workload = replace(
         OLLAMA.first(), env=(EnvVar("HTTPS_PROXY", "http://proxy.test:3128"), *OLLAMA.first().env)

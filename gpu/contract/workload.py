@@ -49,7 +49,7 @@ def _findings(
             Text(gettext_noop("There is no template “%(code)s”."), {"code": workload.template}),
             Text(gettext_noop("Choose one of the templates.")),
         )
-    yield from _image(workload.image, ceilings, require_digest)
+    yield from _image(workload.image, template, ceilings, require_digest)
     yield from _words("command", workload.command)
     yield from _words("args", workload.args)
     yield from _env(workload.env, template)
@@ -74,12 +74,15 @@ def _findings(
     yield from _whole(workload)
 
 
-def _image(text: str, ceilings: Sequence[images.Ceiling], require_digest: bool) -> Iterator[Finding]:
+def _image(
+    text: str, template: Template | None, ceilings: Sequence[images.Ceiling], require_digest: bool
+) -> Iterator[Finding]:
     try:
         image = images.parse(text)
     except images.ImageRefused as error:
         mend = Text(gettext_noop("Write it as repository:version, such as ollama/ollama:0.24.0."))
-        yield _finding("image-invalid", "image", error.text, mend, by="platform")
+        default = template.defaults.image if template is not None and not text.strip() else ""
+        yield _finding("image-invalid", "image", error.text, mend, by="platform", suggest=default or None)
         return
     suitability, ceiling = images.judge(image, ceilings)
     pin = None if ceiling is None else ceiling.pin

@@ -103,9 +103,11 @@ class Template:
     def configure(self, workload: WorkloadSpec, values: Mapping[str, str]) -> WorkloadSpec:
         """Return `workload` with the settings in `values` (by code) put in, and finished.
 
-        A setting that is not in `values` stays as it is; "" takes it out, so that the server's own default holds.
-        Raises SettingRefused for a value that is not possible.
+        A setting that is not in `values` stays as it is; "" takes it out, so that the server's own default holds. An
+        empty image becomes the template's. Raises SettingRefused for a value that is not possible.
         """
+        if not workload.image.strip():
+            workload = replace(workload, image=self.defaults.image)
         for setting in self.settings:
             if setting.code in values:
                 workload = put(workload, setting, setting.clean(values[setting.code]))
