@@ -112,9 +112,7 @@ class Auth:
             asked.get("namespace", ""),
             asked.get("name", ""),
         )
-        if self.allows(user, attempt):
-            return {"allowed": True, "reason": "RBAC: allowed"}
-        return {"allowed": False}
+        return {"allowed": self.allows(user, attempt)}
 
     def _rules(self, user: User, namespace: str) -> Iterator[Obj]:
         for stored in self._store.select("ClusterRoleBinding"):

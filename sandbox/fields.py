@@ -81,7 +81,7 @@ def write(managers: Iterable[Manager]) -> list[Obj]:
         if manager.subresource:
             entry["subresource"] = manager.subresource
         entries.append(entry)
-    return sorted(entries, key=lambda entry: (entry["operation"] != "Apply", entry["time"]))
+    return sorted(entries, key=lambda e: (e["operation"] != "Apply", e["time"], e["manager"]))
 
 
 def _tree(paths: set[Path]) -> Obj:
@@ -208,6 +208,9 @@ def merge(schema: Schema, node: Node, live: Any, applied: Any) -> Any:
             child = schema.child(node, name) or {}
             result[name] = merge(schema, child, live[name], value) if name in live else value
         return result
+    if applied is None and isinstance(live, dict) and _is_granular(node):
+        # Null says nothing about a map: what others or the defaults put there stays.
+        return live
     keys = schema.list_keys(node) if isinstance(live, list) and isinstance(applied, list) else None
     if keys is None:
         return applied

@@ -92,9 +92,14 @@ def collection(store: Store, asked: Selection, query: dict[str, str]) -> str:
         if version is not None and version > store.version:
             raise refusals.status(
                 504,
-                f"Too large resource version: {version}, current: {store.version}",
+                f"Timeout: Too large resource version: {version}, current: {store.version}",
                 "Timeout",
-                {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]},
+                {
+                    "causes": [
+                        {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+                    ],
+                    "retryAfterSeconds": 1,
+                },
             )
         items, version = store.select_at(asked.kind.kind, asked.namespace, version if exact else None)
     found = [item for item in items if (after is None or item[0] > after) and asked.chosen(item[1].obj)]

@@ -32,8 +32,8 @@ def json_patch(target: Any, operations: Any) -> Any:
         try:
             result = _step(result, operation)
         except (KeyError, IndexError, ValueError, TypeError) as error:
-            text = f"the server rejected our request due to an error in our request: {error}"
-            raise status(422, text) from error
+            text = "the server rejected our request due to an error in our request"
+            raise status(422, text, details={}) from error
     return result
 
 
@@ -121,10 +121,17 @@ def strategic(schema: Schema, node: Node, target: Any, patch: Any) -> Any:
             result[name] = merged
         else:
             result[name] = value
-    for name, order in patch.items():
-        if name.startswith(_ORDER) and isinstance(result.get(field := name.removeprefix(_ORDER)), list):
-            result[field] = _ordered(schema.patch_key(schema.child(node, field) or {}), result[field], order)
+    for name, items in result.items():
+        wanted = patch.get(_ORDER + name, plain.get(name))
+        key = schema.patch_key(schema.child(node, name) or {})
+        if key and isinstance(wanted, list) and isinstance(items, list):
+            before = _keys_before(target, name, key)
+            result[name] = _ordered(key, items, [item.get(key) for item in wanted], before)
     return result
+
+
+def _keys_before(target: Any, name: str, key: str) -> list[Any]:
+    return [item.get(key) for item in (target or {}).get(name) or []]
 
 
 def _merge_list(schema: Schema, node: Node, target: list[Any], patch: list[Any]) -> list[Any]:
@@ -149,9 +156,13 @@ def _merge_list(schema: Schema, node: Node, target: list[Any], patch: list[Any])
     return result
 
 
-def _ordered(key: str | None, items: list[Any], order: list[Any]) -> list[Any]:
-    def place(item: Any) -> int:
-        wanted = {key: item.get(key)} if key and isinstance(item, dict) else item
-        return order.index(wanted) if wanted in order else len(order)
-
-    return sorted(items, key=place)
+def _ordered(key: str, items: list[Any], wanted: list[Any], before: list[Any]) -> list[Any]:
+    """The patch's items in the order of the patch; items only the server has keep their place before later ones."""
+    ordered = sorted((i for i in items if i[key] in wanted), key=lambda item: wanted.index(item[key]))
+    kept = [item for item in items if item[key] not in wanted]
+    result: list[Any] = []
+    while ordered and kept:
+        mine, theirs = kept[0][key], ordered[0][key]
+        first = mine in before and theirs in before and before.index(mine) < before.index(theirs)
+        result.append(kept.pop(0) if first else ordered.pop(0))
+    return result + ordered + kept

@@ -38,7 +38,7 @@ def status(
     }
     if not body["reason"]:
         del body["reason"]
-    if details:
+    if details is not None:
         body["details"] = details
     return ApiError(code, body, {name.replace("_", "-"): value for name, value in headers.items()})
 
@@ -79,6 +79,17 @@ def stale(kind: Kind, name: str) -> ApiError:
     return conflict(kind, name, why)
 
 
+def not_meant(kind: Kind, name: str, label: str, wanted: str, present: str) -> ApiError:
+    """409: the precondition of a deletion does not hold; label is UID or ResourceVersion."""
+    end = "have been deleted and then recreated" if label == "UID" else "have been modified"
+    why = (
+        f"the {label} in the precondition ({wanted}) does not match the {label} in record ({present}). "
+        f"The object might {end}"
+    )
+    message = f'Operation cannot be fulfilled on {kind.qualified} "{name}": {why}'
+    return status(409, message, details=_details(kind, name, by_kind=True))
+
+
 def apply_conflict(found: Sequence[tuple[str, str]]) -> ApiError:
     """409: server-side apply touches fields of other managers; pairs of (manager, field path)."""
     causes = [
@@ -100,10 +111,30 @@ def apply_conflict(found: Sequence[tuple[str, str]]) -> ApiError:
 def invalid(kind: Kind, name: str, errors: Sequence[tuple[str, str, str]]) -> ApiError:
     """422: pairs of (field, reason of the cause, sentence) as ordinary validation gives them."""
     causes = [{"reason": reason, "message": text, "field": field} for field, reason, text in errors]
-    sentences = [f"{field}: {text}" for field, _, text in errors]
+    sentences = list(dict.fromkeys(f"{field}: {text}" for field, _, text in errors))
     listed = sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
     details = _details(kind, name, by_kind=True) | {"causes": causes}
     return status(422, f'{kind.qualified} "{name}" is invalid: {listed}', details=details)
+
+
+def no_such_dry_run(method: str, value: str) -> ApiError:
+    """422: dryRun knows one value."""
+    names = {"POST": "CreateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+    options = Kind(names.get(method, "UpdateOptions"), "meta.k8s.io", "")
+    why = f'Unsupported value: ["{value}"]: supported values: "All"'
+    return invalid(options, "", [("dryRun", "FieldValueNotSupported", why)])
+
+
+def not_here() -> ApiError:
+    """405: the method is not for this path."""
+    return status(405, "the server does not allow this method on the requested resource", details={})
+
+
+def no_field_manager() -> ApiError:
+    """422: server-side apply needs the name of its manager."""
+    options = Kind("PatchOptions", "meta.k8s.io", "")
+    why = "Required value: is required for apply patch"
+    return invalid(options, "", [("fieldManager", "FieldValueRequired", why)])
 
 
 def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Obj] = ()) -> ApiError:

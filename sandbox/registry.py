@@ -86,10 +86,7 @@ class Registry:
     def update(self, kind: Kind, namespace: str, name: str, body: Obj, call: Call, sub: str = "") -> Stored:
         """Replace an object, or its status with ``sub="status"``."""
         obj = self._decode(kind, body, call)
-        if obj["metadata"].get("name") not in (None, name):
-            raise refusals.bad_request(
-                f"the name of the object ({obj['metadata']['name']}) does not match the name on the URL ({name})"
-            )
+        _check_name(obj["metadata"], name)
         with self.store.lock:
             old = self.get(kind, namespace, name)
             return self._update(kind, old, obj, call, sub, None)
@@ -127,7 +124,8 @@ class Registry:
         if call.dry_run:
             return Stored.of(obj)
         if is_finished(obj):
-            return self.store.remove(kind.kind, namespace, name)
+            self.store.remove(kind.kind, namespace, name)
+            return Stored.of(obj)
         if is_same(old, obj):
             return stored
         result = self.store.put(kind.kind, obj)
@@ -169,7 +167,16 @@ class Registry:
                     patched = patches.json_patch(target, patch)
                 case _:
                     patched = patches.strategic(self.schema, self.schema.of(kind), target, patch)
-            version = patched.get("metadata", {}).get("resourceVersion")
+            metadata = patched.get("metadata", {})
+            if metadata.get("uid") != stored.obj["metadata"]["uid"]:
+                error = (
+                    "metadata.uid",
+                    "FieldValueInvalid",
+                    f'Invalid value: "{metadata.get("uid", "")}": field is immutable',
+                )
+                raise refusals.invalid(kind, name, [error, error])
+            _check_name(metadata, name)
+            version = metadata.get("resourceVersion")
             if version != stored.obj["metadata"]["resourceVersion"] and version is not None:
                 raise refusals.stale(kind, name)
             return self._update(kind, stored, self._decode(kind, patched, call), call, sub, None), False
@@ -217,14 +224,11 @@ class Registry:
             raise self._untyped(kind, namespace, name, str(error)) from error
         if unknown:
             raise self._untyped(kind, namespace, name, f".{unknown[0]}: field not declared in schema")
-        if metadata["name"] != name:
-            raise refusals.bad_request(
-                f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
-            )
+        _check_name(metadata, name)
         return patch
 
     def _untyped(self, kind: Kind, namespace: str, name: str, why: str) -> ApiError:
-        title = f"{namespace}/{name}; {kind.api_version}, Kind={kind.kind}"
+        title = f"{namespace}/{name}; {kind.group}/{kind.version}, Kind={kind.kind}"
         return refusals.status(500, f"failed to create typed patch object ({title}): {why}", "")
 
     def delete(
@@ -239,8 +243,7 @@ class Registry:
                 ("ResourceVersion", options.version, metadata["resourceVersion"]),
             ):
                 if wanted is not None and wanted != present:
-                    why = f"Precondition failed: {label} in precondition: {wanted}, {label} in object meta: {present}"
-                    raise refusals.conflict(kind, name, f"{why}")
+                    raise refusals.not_meant(kind, name, label, wanted, present)
             namespace_obj = self._namespace(kind, namespace, name, creating=False)
             self._admit(kind, "DELETE", None, stored.obj, namespace_obj, call)
             return self._delete(kind, stored, options, call.dry_run)
@@ -345,3 +348,10 @@ class Registry:
 
     def _manager(self, kind: Kind, call: Call, operation: str, sub: str) -> fields.Manager:
         return fields.Manager(call.manager, operation, sub, kind.api_version, now())
+
+
+def _check_name(metadata: Obj, name: str) -> None:
+    if metadata.get("name") not in (None, name):
+        raise refusals.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        )

@@ -18,8 +18,7 @@ type Node = dict[str, Any]
 
 # Fields whose Go type is a pointer: their empty string or false is kept, where others' is as if not written.
 _KEEP_EMPTY = {
-    "storageClassName", "runtimeClassName", "resourceClaimTemplateName", "resourceClaimName", "volumeMode",
-    "exactly", "string", "name", "value", "key", "type", "message", "reason",
+    "storageClassName", "runtimeClassName", "resourceClaimTemplateName", "resourceClaimName", "volumeMode", "string",
 }  # fmt: skip
 _DROP_FALSE = {
     "hostNetwork", "hostPID", "hostIPC", "readOnly", "stdin", "stdinOnce", "tty", "paused", "unschedulable",
@@ -58,7 +57,9 @@ class Schema:
             for name, definition in self.definitions.items()
             for gvk in definition.get("x-kubernetes-group-version-kind", [])
         }
-        self._go_names = {id(node): name.rsplit(".", 1)[-1] for name, node in self.definitions.items()}
+        self._go_names: dict[int, str] = {
+            id(node): name.rsplit(".", 1)[-1] for name, node in self.definitions.items()
+        }
 
     def of(self, kind: Kind) -> Node:
         """The definition of a kind."""
@@ -203,7 +204,10 @@ def _wrong(node: Node, value: Any, path: str, owner: str, expected: str) -> Deco
     go_type = node.get("format") or _GO_TYPES.get(node.get("type", ""), "")
     found = {"boolean": "bool", "map": "object", "list": "array"}.get(_type(value), _type(value))
     text = f"json: cannot unmarshal {found} into Go struct field {owner}{place} of type {go_type}"
-    return DecodeError(path, f"expected {expected}, got {_type(value)}", text)
+    got = _type(value)
+    if expected == "map" and isinstance(value, list):
+        got = f"&{{[{' '.join(str(item) for item in value)}]}}"
+    return DecodeError(path, f"expected {expected}, got {got}", text)
 
 
 def _is_zero(node: Node, name: str, value: Any) -> bool:

@@ -43,7 +43,7 @@ def parse_labels(text: str) -> Callable[[Labels], bool]:
         position = match.end()
         if position < len(text):
             if text[position] != ",":
-                raise bad_request(f"unable to parse requirement: found '{text[position:]}', expected: ','")
+                raise bad_request(f"found '{text[position]}', expected: ',' or 'end of string'")
             position += 1
     return lambda labels: all(test(labels) for test in tests)
 
@@ -108,7 +108,9 @@ def parse_fields(kind: Kind, text: str) -> Callable[[Obj], bool]:
         path, operator, value = match.groups()
         allowed = ("metadata.name", *(("metadata.namespace",) if kind.namespaced else ()))
         if path not in (*allowed, *_FIELDS.get(kind.kind, ())):
-            raise bad_request(f'Unable to find "{kind.api_version}, Resource={kind.plural}" that match label '
-                              f'selector "", field selector "{text}": field label not supported: {path}')  # fmt: skip
+            if kind.kind in _FIELDS:
+                raise bad_request(f"field label not supported: {path}")
+            names = ", ".join(f'"{name}"' for name in allowed)
+            raise bad_request(f'"{path}" is not a known field selector: only {names}')
         tests.append((path, operator != "!=", value))
     return lambda obj: all((_field(kind, obj, path) == value) is wanted for path, wanted, value in tests)

@@ -130,9 +130,7 @@ class Service:
             attempt = Attempt(verb, kind.group, kind.plural, target.sub, name, name)
         self._auth.check(user, kind, attempt)
         if verb not in (*kind.verbs, "get"):
-            raise refusals.status(
-                405, "the server does not allow this method on the requested resource", details={}
-            )
+            raise refusals.not_here()
 
     def _review(self, request: Request, user: User) -> Answer:
         body = request.body if isinstance(request.body, dict) else {}
@@ -184,11 +182,11 @@ class Service:
         )
         kind, space, name, sub = target.kind, target.namespace or "", target.name, target.sub
         if query.get("dryRun", "All") != "All":
-            raise refusals.bad_request(f"invalid dryRun: {query['dryRun']}")
+            raise refusals.no_such_dry_run(request.method, query["dryRun"])
         if sub not in ("", "status") or (sub == "status" and not kind.status):
             raise refusals.no_such_path()
         if kind.namespaced and not space:
-            raise refusals.bad_request("an empty namespace may not be set during creation")
+            raise refusals.not_here()
         match request.method:
             case "POST" if name is None:
                 stored = self.registry.create(kind, space, request.body, call)
@@ -201,24 +199,17 @@ class Service:
             case "DELETE":
                 answer = self._delete(request, target, call)
             case _:
-                raise refusals.status(
-                    405, "the server does not allow this method on the requested resource", details={}
-                )
+                raise refusals.not_here()
         answer.warnings = call.warnings
         return answer
 
     def _patch(self, request: Request, target: Target, call: Call) -> Answer:
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
         if content_type == "application/apply-patch+yaml" and not request.query.get("fieldManager"):
-            raise refusals.status(422, "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is "
-                                  "required for apply patch")  # fmt: skip
+            raise refusals.no_field_manager()
         allowed = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
         if content_type.removeprefix("application/") not in allowed:
-            names = ", ".join(f"application/{name}" for name in allowed)
-            raise refusals.status(
-                415,
-                f"the body of the request was in an unknown format - accepted media types include: {names}",
-            )
+            raise refusals.status(415, "415: Unsupported Media Type", details={})
         stored, created = self.registry.patch(
             target.kind,
             target.namespace or "",
@@ -263,7 +254,7 @@ class Service:
         stored, gone = self.registry.delete(kind, space, target.name, call, options)
         if gone and kind.kind != "Pod":
             return Answer(200, json.dumps(refusals.success(kind, target.name, stored.obj["metadata"]["uid"])))
-        return Answer(202 if propagation == "Foreground" and not gone else 200, stored.text)
+        return Answer(202 if orphan is False and not gone else 200, stored.text)
 
     def _shown(self, request: Request, target: Target, stored: Stored, code: int) -> Answer:
         if request.table is None:

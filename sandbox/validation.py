@@ -331,7 +331,8 @@ def _unchangeable(kind: Kind, new: Obj, old: Obj, errors: Errors) -> None:
         ]
         if "volumeName" not in before:  # the binder writes it once
             after.pop("volumeName", None)
-        if before != after:
+        bound = old.get("status", {}).get("phase") == "Bound"
+        if before != after or (sizes[0] != sizes[1] and not bound):
             errors.forbidden(
                 "spec",
                 "spec is immutable after creation except resources.requests and volumeAttributesClassName "
