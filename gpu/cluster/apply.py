@@ -74,7 +74,7 @@ def _look(cluster: Cluster, place: Place, slice_id: str) -> Object | None:
     """The object there, if it is this slice's; None if there is none. Raises NotOurs."""
     found = cluster.get(place[0], place[1], place[2])
     if found is not None and _owner(found) != slice_id:
-        raise NotOurs(kind=place[0], namespace=place[1], name=place[2])
+        raise NotOurs(f"{place[0]} {place[2]}", kind=place[0], namespace=place[1], name=place[2])
     return found
 
 
@@ -128,7 +128,7 @@ def _apply_volume(cluster: Cluster, document: Object, found: Object) -> None:
     has, wants = _size(found), _size(document)
     with contextlib.suppress(QuantityError):
         if parse(wants) < parse(has):
-            raise VolumeChange(name=name, has=Memory(int(parse(has))))
+            raise VolumeChange(f"{name}: {has} > {wants}", name=name, has=Memory(int(parse(has))))
     try:
         cluster.apply(document)
     except (Forbidden, InvalidObject) as error:

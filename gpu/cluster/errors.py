@@ -61,7 +61,7 @@ class NotConfigured(ClusterError):
     code = "not_configured"
     retry = True
     text = gettext_noop(
-        "The portal does not know how to reach the cluster: %(detail)s. An operator must mend its configuration."
+        "The portal does not know how to reach the cluster: “%(detail)s”. An operator must mend its configuration."
     )
 
 
@@ -151,7 +151,7 @@ class Forbidden(ClusterError):
 
     code = "forbidden"
     text = gettext_noop(
-        "The portal's account may not do this in the cluster. An operator must grant it the right: %(detail)s"
+        "The portal's account may not do this in the cluster. An operator must grant it the right: “%(detail)s”."
     )
 
 
@@ -160,7 +160,7 @@ class NotFound(ClusterError):
 
     code = "not_found"
     retry = True
-    text = gettext_noop("An object of the slice is missing in the cluster: %(detail)s")
+    text = gettext_noop("An object of the slice is missing in the cluster: “%(detail)s”.")
 
 
 class NotServed(ClusterError):
@@ -169,7 +169,7 @@ class NotServed(ClusterError):
     code = "not_served"
     text = gettext_noop(
         "The cluster does not offer an interface the portal needs. An operator must check the cluster's version "
-        "and features: %(detail)s"
+        "and features: “%(detail)s”."
     )
 
 
@@ -230,7 +230,7 @@ class PodSecurityRefused(PolicyRefused):
 
     code = "pod_security"
     text = gettext_noop(
-        "Refused by the project's pod security level %(policy)s: %(detail)s. Change the order so that it "
+        "Refused by the project's pod security level %(policy)s: “%(detail)s”. Change the order so that it "
         "needs no such right."
     )
 
@@ -240,7 +240,7 @@ class ManagedByBackend(ClusterError):
 
     code = "managed_by_backend"
     text = gettext_noop(
-        "The platform does not yet let the portal write GPU workloads: %(detail)s. An operator must name the "
+        "The platform does not yet let the portal write GPU workloads: “%(detail)s”. An operator must name the "
         "portal's service account in the policy %(policy)s."
     )
 
@@ -251,7 +251,7 @@ class InvalidObject(ClusterError):
     code = "invalid_object"
     who = "member"
     text = gettext_noop(
-        "The cluster finds the order invalid: %(detail)s. Change the order; where it names nothing of yours, "
+        "The cluster finds the order invalid: “%(detail)s”. Change the order; where it names nothing of yours, "
         "ask an operator."
     )
 
@@ -343,7 +343,7 @@ class VolumeFixed(VolumeChange):
 
     code = "volume_fixed"
     text = gettext_noop(
-        "The volume %(name)s cannot be changed: %(detail)s. Keep its size and class, or make a new one."
+        "The volume %(name)s cannot be changed: “%(detail)s”. Keep its size and class, or make a new one."
     )
 
 
