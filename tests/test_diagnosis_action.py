@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpu.cluster.errors import ClusterError, ManagedByBackend, PolicyRefused
 from gpu.diagnosis import STATES, explain
 from gpu.messages import Text
 from tests.diagnosis_kit import NOW, Slice, intent, judge, recorded, refusal, seen
@@ -58,6 +59,51 @@ def test_an_order_that_is_tried_again_says_why(code, reason, who):
     assert not found.settled
 
 
+def every_error(cls=ClusterError):
+    for error in cls.__subclasses__():
+        yield error
+        yield from every_error(error)
+
+
+ONLY_WHILE_READING = {"gone", "no_log_yet"}
+CANNOT_BE_REACHED = {"unreachable", "garbled_answer"}
+TOLD_BY_THE_PLATFORM = {
+    "managed_by_backend": "backend_only",
+    "policy_refused": "policy",
+    "policy_misses_key": "policy_misses_key",
+    "policy_failed": "policy_failed",
+    "quota_exceeded": "quota_cpu",
+    "requests_missing": "values_missing",
+    "limit_range": "limit_range",
+}
+DENIED = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
+MESSAGES = {
+    "policy_misses_key": f"{DENIED}expression 'a' resulted in error: no such key: k",
+    "policy_failed": f"{DENIED}expression 'a' resulted in error: overflow",
+    "quota_exceeded": "exceeded quota: q, requested: cpu=1, used: cpu=1, limited: cpu=1",
+    "requests_missing": "failed quota: q: must specify limits.cpu for: workload",
+    "limit_range": "maximum cpu usage per Container is 4, but limit is 5",
+}
+
+
+@pytest.mark.parametrize("error", list(every_error()), ids=lambda error: error.code)
+def test_every_error_of_the_gateway_has_an_answer_of_its_own(error):
+    if error.code in ONLY_WHILE_READING:
+        return
+    if error.retry:
+        found = judge({}, action="retrying", action_code=error.code)
+        assert found.reason == f"retry_{'unreachable' if error.code in CANNOT_BE_REACHED else error.code}"
+        return
+    found = judge(
+        {},
+        action="refused",
+        action_code=error.code,
+        action_message=MESSAGES.get(error.code, "no"),
+        action_policy="p" if issubclass(error, PolicyRefused | ManagedByBackend) else "",
+    )
+    assert found.reason == TOLD_BY_THE_PLATFORM.get(error.code, error.code)
+
+
 def test_c14_a_policy_and_its_sentence_are_told_and_not_as_the_only_fault():
     message = (
         "ValidatingAdmissionPolicy 'gpu-slice-contract' with binding 'tenants' denied request: "
@@ -90,7 +136,8 @@ def test_a_platform_that_does_not_let_the_portal_write_yet():
 
 
 @pytest.mark.parametrize(
-    "code", ["namespace_missing", "namespace_terminating", "forbidden", "not_served", "strange"]
+    "code",
+    ["namespace_missing", "namespace_terminating", "forbidden", "not_served", "worker_lost", "strange"],
 )
 def test_what_needs_an_operator(code):
     found = judge(
@@ -108,6 +155,14 @@ def test_a_refused_change_leaves_the_running_slice_running():
     assert (found.state, found.settled) == ("running", False)
     assert str(found.causes[0]).startswith("The last change was not made. Refused by the platform:")
     assert judge(recorded("running"), action="retrying").causes
+    rolled_back = judge(
+        recorded("running"),
+        action_code="change_refused",
+        action_message="no",
+        action_policy="gpu-slice-contract",
+    )
+    assert "“no” (policy gpu-slice-contract)" in str(rolled_back.causes[0])
+    assert rolled_back.state == "running"
 
 
 def test_what_takes_minutes_instead_of_seconds_is_an_operators_matter():

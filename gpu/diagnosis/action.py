@@ -14,6 +14,9 @@ from gpu.messages import Text, gettext_noop
 GRACE = timedelta(seconds=30)
 """How long after our own action an object may be unseen before it counts as gone."""
 
+CHANGE_REFUSED = "change_refused"
+"""The action code of a slice whose last change the cluster refused, and which goes on as it was."""
+
 _OPERATOR = Text(gettext_noop("An operator of the platform must look at it. Show them this sentence."))
 _CHANGE_ORDER = Text(gettext_noop("Order again with other values, or ask an operator about this rule."))
 _WAITS = Text(gettext_noop("Nothing: the portal tries again by itself."))
@@ -25,6 +28,7 @@ _RETRIED = {
     "conflict": gettext_noop(
         "Something else changed it at the same moment; the portal tries again by itself."
     ),
+    "not_found": gettext_noop("An object of it is not there yet; the portal tries again by itself."),
     "unauthorized": gettext_noop("The cluster does not accept the portal's credentials."),
     "untrusted_certificate": gettext_noop("The cluster's certificate could not be verified."),
     "not_configured": gettext_noop("The portal does not know how to reach the cluster."),
@@ -42,6 +46,13 @@ _REFUSED: dict[str, tuple[str, Who]] = {
         "member",
     ),
     "invalid_object": (gettext_noop("The cluster finds the order invalid: %(detail)s"), "member"),
+    "worker_lost": (
+        gettext_noop("The portal's worker broke off several times while it was sending this."),
+        "operator",
+    ),
+    "volume_change": (gettext_noop("A volume can only grow: what it holds would not fit."), "member"),
+    "volume_fixed": (gettext_noop("The storage does not let the volume be changed: %(detail)s"), "member"),
+    "not_ours": (gettext_noop("An object of this name that is not the portal's is in the way."), "operator"),
     "immutable": (
         gettext_noop("The size of a slice cannot be changed in place: its old claim has to go first."),
         "operator",
@@ -81,7 +92,7 @@ def refused(intent: Intent, view: View) -> Diagnosis:
         told = creation.values_missing(found, since, "Forbidden: failed quota")
     elif isinstance(found, refusals.OutsideLimitRange):
         told = creation.outside_limit_range(found, since, "Forbidden")
-    elif isinstance(found, refusals.PolicyDenied) or intent.action_policy:
+    elif isinstance(found, refusals.PolicyDenied) or _names_policy(intent):
         told = _refused_by_policy(intent, found if isinstance(found, refusals.PolicyDenied) else None)
     else:
         code = intent.action_code if intent.action_code in _REFUSED else "other"
@@ -92,6 +103,11 @@ def refused(intent: Intent, view: View) -> Diagnosis:
         mend = _CHANGE_ORDER if who == "member" else _OPERATOR
         told = Diagnosis("refused", code, Text(msgid, params), who, mend, term, since)
     return replace(told, state="refused", settled=True)
+
+
+def _names_policy(intent: Intent) -> bool:
+    # For pod security the gateway gives the level in the policy's place.
+    return bool(intent.action_policy) and intent.action_code != "pod_security"
 
 
 def _refused_by_policy(intent: Intent, found: refusals.PolicyDenied | None) -> Diagnosis:
@@ -163,7 +179,7 @@ def unsent_change(intent: Intent, view: View) -> tuple[Text, ...]:
     """A second cause where the slice is in the cluster and a later change of it is not."""
     if intent.action == "retrying":
         return (retry_sentence(intent),)
-    if intent.action in ("refused", "needs_operator"):
+    if intent.action in ("refused", "needs_operator") or intent.action_code == CHANGE_REFUSED:
         last = refused(intent, view).sentence
         return (Text(gettext_noop("The last change was not made. %(why)s"), {"why": last}),)
     return ()
