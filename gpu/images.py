@@ -125,8 +125,9 @@ def compare_versions(a: Version, b: Version) -> int:
 class Ceiling:
     """What is known of one image on one kind of card: an entry of the image matrix.
 
-    `path` is the repository without its host, so that mirrors count too. `bad_from` None: newer ones are untested.
-    `pin` is the image to propose. `reason` is the operator's own sentence, shown as it is.
+    `path` is the repository without its host, so that mirrors count too. `known_good` is the newest version that works
+    ("": none does); `bad_from` the first that does not (None: newer ones are untested). `pin` is the image to propose
+    ("": none). `reason` is a message id or the operator's own sentence.
     """
 
     path: str
@@ -152,6 +153,15 @@ CEILINGS: tuple[Ceiling, ...] = (
     Ceiling("ollama/ollama", "V100", "0.24.0", "0.30.0", "ollama/ollama:0.24.0"),
     # Its image for 0.9.0 brings a PyTorch that asks for 7.5 at least (vllm-project/vllm#18818).
     Ceiling("vllm/vllm-openai", "V100", "0.8.5", "0.9.0", "vllm/vllm-openai:v0.8.5.post1"),
+    # Its start stops with "SGLang only supports sm75 and above." (sgl-project/sglang, model_runner.py).
+    Ceiling(
+        "lmsysorg/sglang",
+        "V100",
+        "",
+        "0",
+        "",
+        gettext_noop("It asks for compute capability 7.5, and the V100 has 7.0."),
+    ),
     # CUDA 13 ended the support of Volta (NVIDIA's CUDA 13.0 release notes).
     Ceiling("nvidia/cuda", "V100", "12.9.1", "13.0.0", "nvidia/cuda:12.4.1-base-ubuntu22.04"),
 )

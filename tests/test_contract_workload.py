@@ -192,6 +192,14 @@ def test_the_image_matrix_is_an_argument() -> None:
     assert contract.check_workload(replace(PLAIN, image=f"ollama/ollama:0.30.0@{DIGEST}"), ceilings=[]) == ()
 
 
+def test_an_image_of_which_no_version_works_is_told_with_its_reason() -> None:
+    workload = replace(PLAIN, image=f"lmsysorg/sglang:v0.5.0@{DIGEST}")
+    (finding,) = contract.check_workload(workload)
+    assert (finding.rule, finding.level, finding.suggest) == ("image-bad", "warning", None)
+    assert "7.5" in str(finding.sentence)
+    assert "built for the V100" in str(finding.mend)
+
+
 def test_an_operator_may_demand_digests() -> None:
     workload = replace(PLAIN, image="a/b:1")
     assert ("image-not-by-digest", "image", "warning") in rules_of(workload)

@@ -139,6 +139,7 @@ def test_versions_compare_as_numbers(a: str, b: str, result: int) -> None:
         ("ollama/ollama:nightly", Suitability.UNKNOWN_VERSION),
         ("vllm/vllm-openai:v0.8.5", Suitability.GOOD),
         ("vllm/vllm-openai:v0.9.0", Suitability.BAD),
+        ("lmsysorg/sglang:v0.4.6.post5-cu124", Suitability.BAD),
         ("nvidia/cuda:13.0.0-base-ubuntu24.04", Suitability.BAD),
         ("nginx:1", Suitability.NO_STATEMENT),
     ],

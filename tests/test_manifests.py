@@ -49,9 +49,8 @@ CASES = {
     "everything": spec(EVERYTHING, app="mein-modell-test", package=1, restart=2),
     "stopped": spec(replicas=0, package=2),
     **{
-        code: spec(template.first())
+        code: spec(replace(template.first(), image=template.defaults.image or PLAIN.image))
         for code, template in templates_catalogue.TEMPLATES.items()
-        if template.defaults.image
     },
 }
 

@@ -85,7 +85,7 @@ def _image(
         yield _finding("image-invalid", "image", error.text, mend, by="platform", suggest=default or None)
         return
     suitability, ceiling = images.judge(image, ceilings)
-    pin = None if ceiling is None else ceiling.pin
+    pin = None if ceiling is None else ceiling.pin or None
     if not image.pinned:
         yield _finding(
             "image-not-pinned",
@@ -111,23 +111,31 @@ def _image(
 def _unsuitable(
     image: images.ImageReference, suitability: images.Suitability, ceiling: images.Ceiling
 ) -> Finding:
-    params = {"image": str(image), "card": ceiling.card, "good": ceiling.known_good, "reason": ceiling.reason}
+    params: dict[str, object] = {"image": str(image), "card": ceiling.card, "good": ceiling.known_good}
+    if ceiling.reason:
+        params["reason"] = Text(ceiling.reason)
     if suitability is images.Suitability.BAD:
         rule = "image-bad"
-        sentence = Text(gettext_noop("%(image)s does not work on the %(card)s. %(reason)s"), params)
+        sentence = (
+            gettext_noop("%(image)s does not work on the %(card)s. %(reason)s")
+            if ceiling.reason
+            else gettext_noop("%(image)s does not work on the %(card)s.")
+        )
     elif suitability is images.Suitability.UNTESTED:
         rule = "image-untested"
-        sentence = Text(gettext_noop("%(image)s is not tested on the %(card)s. %(reason)s"), params)
+        sentence = gettext_noop("%(image)s is not tested on the %(card)s.")
     else:
         rule = "image-version-unknown"
-        sentence = Text(
-            gettext_noop(
-                "The version of this image is not known, so nobody can tell whether it works on the %(card)s."
-            ),
-            params,
+        sentence = gettext_noop(
+            "The version of this image is not known, so nobody can tell whether it works on the %(card)s."
         )
-    mend = Text(gettext_noop("Version %(good)s is the last one known to work on the %(card)s."), params)
-    return _finding(rule, "image", sentence, mend, level="warning", suggest=ceiling.pin)
+    mend = (
+        gettext_noop("Version %(good)s is the last one known to work on the %(card)s.")
+        if ceiling.known_good
+        else gettext_noop("Take an image that is built for the %(card)s.")
+    )
+    pin = ceiling.pin or None
+    return _finding(rule, "image", Text(sentence, params), Text(mend, params), level="warning", suggest=pin)
 
 
 def _words(place: str, words: Sequence[str]) -> Iterator[Finding]:

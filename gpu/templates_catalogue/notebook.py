@@ -23,8 +23,8 @@ TEMPLATE = Template(
     title=gettext_noop("Notebook"),
     summary=gettext_noop("JupyterLab with PyTorch. The access token stands in the slice's log."),
     defaults=WorkloadSpec(
-        # Of early 2025: later builds of PyTorch ask for compute capability 7.5 (vllm-project/vllm#18818).
-        image="quay.io/jupyter/pytorch-notebook:cuda12-2025-04-14",
+        # Of spring 2024: later builds of PyTorch ask for compute capability 7.5 (vllm-project/vllm#18818).
+        image="quay.io/jupyter/pytorch-notebook:cuda12-python-3.11.8",
         command=("jupyter", "lab"),
         args=("--ip", "0.0.0.0", "--port", str(PORT), "--no-browser"),  # noqa: S104
         port=PORT,

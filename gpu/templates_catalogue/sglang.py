@@ -13,10 +13,12 @@ TEMPLATE = Template(
     code="sglang",
     title=gettext_noop("SGLang"),
     summary=gettext_noop(
-        "One language model behind an OpenAI-compatible API, good at shared prompts. Slower on a V100."
+        "One language model behind an OpenAI-compatible API, good at shared prompts. SGLang's own images do not start "
+        "on a V100: you need one built for it."
     ),
     defaults=WorkloadSpec(
-        image="lmsysorg/sglang:v0.4.6.post5-cu124",
+        # None to propose: see gpu.images.CEILINGS.
+        image="",
         command=("python3", "-m", "sglang.launch_server"),
         # The V100 knows no bfloat16, and FlashInfer asks for a newer card: Triton and PyTorch do its work.
         args=(
