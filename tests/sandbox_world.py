@@ -15,8 +15,10 @@ from sandbox.local import LocalApi
 from sandbox.options import NodeSpec, Options
 from sandbox.registry import Registry
 from sandbox.schema import Schema
+from sandbox.seeding import seed
 from sandbox.store import Store
 
+DEPLOY = Path(__file__).parent.parent / "deploy"
 RECORDED = Path(__file__).parent / "data" / "recorded"
 CLASSES = {"8g": ("8Gi", "25"), "16g": ("16Gi", "50"), "32g": ("32Gi", "100")}
 DEVICES = "kube-dc-nvidia-v100-shared-{}.deviceclass.resource.k8s.io/devices"
@@ -61,18 +63,10 @@ class World:
 
     def start(self) -> None:
         self.store = Store(self.path)
-        self.api: Api = LocalApi(Registry(self.store, SCHEMA), ADMIN)
+        registry = Registry(self.store, SCHEMA)
+        seed(registry, DEPLOY)
+        self.api: Api = LocalApi(registry, ADMIN)
         self.stop = threading.Event()
-        if self.api.get("DeviceClass", None, "kube-dc-nvidia-v100-shared-8g") is None:
-            for device_class in recorded("inventory")["DeviceClassList"]:
-                self.api.create(
-                    {
-                        "apiVersion": device_class["apiVersion"],
-                        "kind": "DeviceClass",
-                        "metadata": {"name": device_class["metadata"]["name"]},
-                        "spec": device_class["spec"],
-                    }
-                )
         self.threads = run_all(self.api, self.stop, self.options)
 
     def close(self) -> None:
@@ -83,8 +77,14 @@ class World:
         assert not any(thread.is_alive() for thread in self.threads)
         self.store.close()
 
-    def namespace(self, name: str = "acme-ai", hard: dict[str, str] | None = None) -> None:
-        self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    def namespace(
+        self, name: str = "acme-ai", hard: dict[str, str] | None = None, project: bool = False
+    ) -> None:
+        """A namespace with a quota; the policies of deploy/ hold in it where it is a ``project``."""
+        labels = {"kube-dc.com/project": ""} if project else {}
+        self.api.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        )
         self.quota(name, DEFAULT_HARD if hard is None else hard)
 
     def quota(self, namespace: str, hard: dict[str, str]) -> None:
