@@ -31,6 +31,13 @@ WHO = {
     "owner": gettext_noop("An owner of your tenant"),
     "operator": gettext_noop("The platform's operators"),
 }
+NOTHING_LEFT = {
+    "cpu": gettext_noop("No CPU left in the project"),
+    "memory": gettext_noop("No memory left in the project"),
+    "storage": gettext_noop("No storage left in the project"),
+    "persistentvolumeclaims": gettext_noop("No volumes left in the project"),
+    "pods": gettext_noop("No pods left in the project"),
+}
 POOL_KEYS = (
     "requests.cpu",
     "limits.cpu",
@@ -178,7 +185,7 @@ def slice_status(row: Slice, facts: ProjectFacts | None = None) -> SliceStatus:
         package=row.package,
         diagnosis=found,
         freshness=facts.freshness,
-        state_label=_(info.label),
+        state_label=_(state_label(found)),
         colour=info.colour,
         icon=info.icon,
         sentence=wording.render(found.sentence),
@@ -187,6 +194,14 @@ def slice_status(row: Slice, facts: ProjectFacts | None = None) -> SliceStatus:
         who_label=_(WHO[found.who]),
         allowed=allowed_actions(row),
     )
+
+
+def state_label(found: Diagnosis) -> str:
+    """Return the message id of a state's label; a quota's names what is used up."""
+    exhausted = found.shortage.key.rpartition(".")[2] if found.shortage else ""
+    if found.state == "blocked_by_quota" and exhausted in NOTHING_LEFT:
+        return NOTHING_LEFT[exhausted]
+    return diagnosis.STATES[found.state].label
 
 
 def allowed_actions(row: Slice) -> frozenset[str]:

@@ -1,6 +1,8 @@
 """Addresses of the pages."""
 
+from django.conf import settings
 from django.urls import path
+from django.views.generic import TemplateView
 
 from gpu.views import order, people, project, slices
 
@@ -20,3 +22,6 @@ urlpatterns = [
     path("slices/<str:public_id>/change/", slices.change, name="slice-change"),
     path("slices/<str:public_id>/<str:action>/", slices.act, name="slice-act"),
 ]
+
+if settings.DEBUG:
+    urlpatterns.append(path("gallery/", TemplateView.as_view(template_name="gallery.html")))

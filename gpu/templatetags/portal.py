@@ -86,10 +86,18 @@ def since(moment: datetime | None) -> SafeString | str:
 
 @register.simple_tag
 def at(moment: datetime | None) -> SafeString | str:
-    """Write `moment` as an absolute time."""
+    """Write `moment` as an absolute time, the date only where it is not today; date and zone on hover."""
     if moment is None:
         return _("unknown")
-    return format_html('<time datetime="{}">{}</time>', moment.isoformat(), absolute(moment))
+    local = timezone.localtime(moment)
+    day = "" if local.date() == timezone.localdate() else f"{date_format(local, 'SHORT_DATE_FORMAT')} "
+    return format_html(
+        '<time datetime="{}" title="{}">{}{}</time>',
+        moment.isoformat(),
+        absolute(moment),
+        day,
+        f"{local:%H:%M:%S}",
+    )
 
 
 @register.filter
@@ -97,7 +105,9 @@ def duration(seconds: float | None) -> str:
     """Write a short span: "4 s", "2 min 5 s", "3 h 12 min"."""
     if seconds is None:
         return ""
-    whole = max(0, int(seconds))
+    if seconds < 1:
+        return _("< 1 s")
+    whole = int(seconds)
     if whole < 60:
         return _("%(s)d s") % {"s": whole}
     if whole < 3600:

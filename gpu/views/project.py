@@ -101,7 +101,7 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
             "running": _("Running"),
             "waiting": _("On the way"),
             "stopped": _("Stopped"),
-            "ended": _("Given back"),
+            "ended": _("Ended"),
         },
     }
     return show(request, actor, project, "slices", "slices.html", context)

@@ -85,7 +85,8 @@ def show(
         parts: dict[str, tuple[str, str]] = {}
         frame |= {"live_parts": parts, "polling": True}
         render_to_string(f"{template}#{part}", frame, request)
-        render_to_string("components/age.html", frame, request)
+        for everywhere in ("components/stale.html", "components/age.html"):
+            render_to_string(everywhere, frame, request)
     seen = dict(item.rpartition(":")[::2] for item in request.headers["X-Seen"].split())
     changed = "".join(html for name, (version, html) in parts.items() if seen.get(name) != version)
     return HttpResponse(changed, status=200 if changed else 204)

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from gpu import orders, templates_catalogue, wording
 from gpu.diagnosis import Step
 from gpu.diagnosis.model import NOTHING_TO_DO
-from gpu.facts import project_facts
+from gpu.facts import ProjectFacts, project_facts
 from gpu.forms import ChangeForm, sentence_of, workload_fields
 from gpu.logcopies import request_log
 from gpu.manifest_yaml import to_yaml
@@ -25,7 +25,7 @@ from gpu.manifests import render as render_documents
 from gpu.models import LogCopy, Slice
 from gpu.order_errors import OrderRefused, StaleRow
 from gpu.status import SliceStatus, slice_status
-from gpu.timeline import events, timeline
+from gpu.timeline import SENTENCES, TimelineLine, events, timeline
 from gpu.views.order import explain, fields_of
 from gpu.views.preview import preview
 from gpu.views.shell import show
@@ -87,7 +87,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "workload": row.workload,
         "template": templates_catalogue.get(row.workload.template),
         "steps": steps(status.steps),
-        "timeline": timeline(row, facts),
+        "timeline": happened(row, facts, status),
         "events": events(row, facts),
         "yaml": to_yaml(documents),
         "price": wording.money(row.order.price_per_hour, row.order.currency),
@@ -96,6 +96,17 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "copy": LogCopy.objects.filter(slice=row).first(),
     }
     return show(request, actor, row.project, "slices", "slice.html", context)
+
+
+def happened(row: Slice, facts: ProjectFacts, status: SliceStatus) -> list[TimelineLine]:
+    """Return what people and the portal did, and the steps the cluster took, newest first."""
+    lines = [line for line in timeline(row, facts) if line.code in SENTENCES]
+    lines += [
+        TimelineLine(step.at, step.code, _(STEPS[step.code]), "", "", warning=False, count=1)
+        for step in status.steps
+        if step.at and step.state == "done" and step.code not in ("ordered", "accepted")
+    ]
+    return sorted(lines, key=lambda line: line.at, reverse=True)
 
 
 def poll_seconds(status: SliceStatus) -> int | None:
