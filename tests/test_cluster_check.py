@@ -67,7 +67,7 @@ def look(api: FakeApi, folder: Path, **changed: Answer) -> tuple[Line, ...]:
     for rule, answer in answers:
         method, pattern = rule.split(" ")
         api.on(method, pattern, answer)
-    return check(cluster_of(api, folder), ["class-8g"], "acme-ai", TERMS)
+    return check(cluster_of(api, folder), [TERMS, TERMS], "acme-ai")
 
 
 def cluster_of(api: FakeApi, folder: Path) -> Cluster:
@@ -131,7 +131,7 @@ def test_a_question_without_an_answer_stays_open(api: FakeApi, tmp_path: Path) -
 
 def test_without_a_project_the_size_stays_open(api: FakeApi, tmp_path: Path) -> None:
     look(api, tmp_path)
-    lines = check(cluster_of(api, tmp_path), [], None, None)
+    lines = check(cluster_of(api, tmp_path), [TERMS], None)
     assert [line.ok for line in lines if line.code == "capacity"] == [None]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 
 from gpu.cluster import errors
 from gpu.cluster.apply import apply_all, delete_all, remove_created
@@ -18,6 +19,7 @@ from gpu.cluster.logs import fetch_log
 from gpu.cluster.watch import Watcher, WatchOptions
 from gpu.manifests import PackageTerms, SliceSpec, VolumeSpec, WorkloadSpec, render
 from tests.clusters import Target, eventually
+from tests.factories import world
 from tests.watch_helpers import View, until
 
 pytestmark = pytest.mark.cluster
@@ -293,11 +295,35 @@ def _applied(client: Cluster, document: dict[str, Any]) -> bool:
 
 def test_the_check_finds_a_cluster_that_is_well(cluster: Target, portal: Cluster) -> None:
     namespace = cluster.make_namespace("live")
-    classes = [PACKAGES["8g"].device_class, PACKAGES["16g"].device_class]
-    lines = check(portal, classes, namespace, PACKAGES["8g"])
+    lines = check(portal, [PACKAGES["8g"], PACKAGES["16g"]], namespace)
     assert [(str(line.title), str(line.mend)) for line in lines if not line.ok] == []
-    (missing,) = [line for line in check(portal, ["no-such-class"], None, None) if line.ok is False]
-    assert missing.code == "device_class"
+
+
+def test_the_check_finds_a_package_the_cluster_does_not_know(cluster: Target, portal: Cluster) -> None:
+    namespace = cluster.make_namespace("live")
+    unknown = PackageTerms("no-such-class", "nvidia-v100-hami", 8192, 25)
+    bad = [line for line in check(portal, [unknown], namespace) if not line.ok]
+    assert [line.code for line in bad] == ["device_class", "capacity"]
+    assert "must match the selected fixed product" in str(bad[1].mend)
+
+
+@pytest.mark.django_db
+def test_the_command_prints_every_line(
+    cluster: Target, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = world()
+    made.project.namespace = cluster.make_namespace("live")
+    made.project.save()
+    settings.KUBECONFIG = str(cluster.kubeconfig("portal"))
+    call_command("check_cluster")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 20
+    assert {line[:8] for line in lines} == {"ok      "}
+    made.packages[25].device_class = "no-such-class"
+    made.packages[25].save()
+    with pytest.raises(CommandError, match=r"^2 of"):
+        call_command("check_cluster")
+    assert "Make the DeviceClass no-such-class" in capsys.readouterr().out
 
 
 def test_the_log_of_a_running_slice(cluster: Target, portal: Cluster) -> None:

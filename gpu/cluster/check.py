@@ -10,7 +10,7 @@ from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError
 from gpu.cluster.stream import Object
 from gpu.manifests import PackageTerms, SliceSpec, WorkloadSpec, render
-from gpu.messages import Text, gettext_noop
+from gpu.messages import Memory, Text, gettext_noop
 
 RESOURCE_API = "resource.k8s.io/v1"
 OLDEST_MINOR = 34
@@ -68,13 +68,11 @@ class Line:
     mend: Text | None = None
 
 
-def check(
-    cluster: Cluster, device_classes: Sequence[str], namespace: str | None, terms: PackageTerms | None
-) -> tuple[Line, ...]:
+def check(cluster: Cluster, packages: Sequence[PackageTerms], namespace: str | None) -> tuple[Line, ...]:
     """Look at the cluster; never raises a ClusterError, and writes nothing.
 
-    `device_classes` are those of the catalogue. `namespace` is any project's, and `terms` any package's, to try a claim
-    template in (as a dry run); without them that line stays open. A cluster that does not answer gives one line.
+    `packages` are those of the catalogue. `namespace` is any project's, to try their claim templates in (as a dry run);
+    without it these lines stay open. A cluster that does not answer gives one line.
     """
     try:
         version = cluster.version()
@@ -83,8 +81,8 @@ def check(
     return (
         _version(version),
         _resource_api(cluster),
-        _capacity(cluster, namespace, terms),
-        *(_device_class(cluster, name) for name in device_classes),
+        *(_device_class(cluster, name) for name in dict.fromkeys(terms.device_class for terms in packages)),
+        *(_capacity(cluster, namespace, terms) for terms in dict.fromkeys(packages)),
         *(_right(cluster, right) for right in RIGHTS),
     )
 
@@ -112,10 +110,17 @@ def _resource_api(cluster: Cluster) -> Line:
     return Line("resource_api", served, title, None if served else mend)
 
 
-def _capacity(cluster: Cluster, namespace: str | None, terms: PackageTerms | None) -> Line:
-    title = Text(gettext_noop("A claim keeps the memory and compute share it asks for"))
-    if namespace is None or terms is None:
-        mend = Text(gettext_noop("Enter a package and a project first; then check again."))
+def _capacity(cluster: Cluster, namespace: str | None, terms: PackageTerms) -> Line:
+    title = Text(
+        gettext_noop("A claim of %(name)s is accepted and keeps %(memory)s and %(share)s %% of a card"),
+        {
+            "name": terms.device_class,
+            "memory": Memory(terms.memory_mib * 2**20),
+            "share": terms.compute_percent,
+        },
+    )
+    if namespace is None:
+        mend = Text(gettext_noop("Enter a project first, to try it in; then check again."))
         return Line("capacity", None, title, mend)
     template = _probe_template(namespace, terms)
     try:
