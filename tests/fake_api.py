@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -91,7 +92,7 @@ class Rule:
 class FakeApi:
     """Use as a context manager; `url` is its address on the loopback interface."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.asked: list[Asked] = []
         self.unexpected: list[Asked] = []
         self.connections = 0
@@ -100,12 +101,17 @@ class FakeApi:
         self._stopped = threading.Event()
         handler = type("Handler", (_Handler,), {"api": self})
         self._server = _Server(("127.0.0.1", 0), handler)
+        self._scheme = "https" if tls else "http"
+        if tls:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}"
 
     def on(self, method: str, pattern: str, *answers: Answer) -> None:
         """Answer requests whose method and "path?query" match (`re.search`)."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+import ssl
 import stat
 import subprocess
 import sys
 import threading
 import time
 import tracemalloc
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dev.controlplane.certificates import make as certificates_for_tests
 from gpu.cluster import errors
 from gpu.cluster.client import Cluster, ClusterSettings, connect
+from gpu.cluster.stream import WatchStream
 from tests.fake_api import TOKEN, Asked, FakeApi, Reply, as_json, listed, status_object, streamed
 
 PODS = "/api/v1/namespaces/acme-ai/pods"
@@ -212,6 +216,48 @@ def test_renewed_token_is_read_after_401(api: FakeApi, tmp_path: Path) -> None:
     assert client.version() == {"major": "1"}
 
 
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    certificates_for_tests(folder / "right")
+    certificates_for_tests(folder / "wrong")
+    return folder
+
+
+@pytest.fixture
+def tls_api(certificates: Path) -> Iterator[FakeApi]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificates / "right" / "server.crt", certificates / "right" / "server.key")
+    with FakeApi(context) as server:
+        server.on("GET", "/version", as_json({"major": "1"}))
+        yield server
+
+
+def over_tls(api: FakeApi, folder: Path, authority: Path | None) -> Cluster:
+    data = (
+        {}
+        if authority is None
+        else {"certificate-authority-data": b64encode(authority.read_bytes()).decode()}
+    )
+    (folder / "kubeconfig").write_text(api.kubeconfig(**data))
+    return connect(ClusterSettings(str(folder / "kubeconfig"), cache_dir=str(folder / "cache")))
+
+
+def test_the_certificate_is_verified(tls_api: FakeApi, certificates: Path, tmp_path: Path) -> None:
+    assert over_tls(tls_api, tmp_path, certificates / "right" / "ca.crt").version() == {"major": "1"}
+    for authority in (certificates / "wrong" / "ca.crt", None):
+        with pytest.raises(errors.Untrusted) as caught:
+            over_tls(tls_api, tmp_path, authority).version()
+        assert caught.value.retry
+    assert len(tls_api.asked) == 1
+
+
+def test_a_waiting_watch_over_tls_ends_at_once(tls_api: FakeApi, certificates: Path, tmp_path: Path) -> None:
+    tls_api.on("GET", "watch=true", streamed(event("ADDED", "a", "5"), end="hang"))
+    stream = over_tls(tls_api, tmp_path, certificates / "right" / "ca.crt").watch("Pod", "4")
+    ended_from_outside(stream)
+
+
 def test_cache_folder_is_private(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", "/version", as_json({"major": "1"}))
     cluster.version()
@@ -294,7 +340,10 @@ def test_silence_is_noticed(api: FakeApi, cluster: Cluster) -> None:
 
 def test_another_thread_ends_a_waiting_watch(api: FakeApi, cluster: Cluster) -> None:
     api.on("GET", "watch=true", streamed(event("ADDED", "a", "5"), end="hang"))
-    stream = cluster.watch("Pod", "4")
+    ended_from_outside(cluster.watch("Pod", "4"))
+
+
+def ended_from_outside(stream: WatchStream) -> None:
     got: list[Any] = []
     thread = threading.Thread(target=lambda: got.extend(stream))
     thread.start()
