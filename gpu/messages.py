@@ -66,4 +66,8 @@ class Text:
     params: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return self.msgid % {key: str(value) for key, value in self.params.items()} if self.params else self.msgid
+        return (
+            self.msgid % {key: str(value) for key, value in self.params.items()}
+            if self.params
+            else self.msgid
+        )

@@ -82,7 +82,9 @@ def _watch_as_holder(cluster: Cluster, stop: threading.Event, options: WatchOpti
     sink = LiveSink()
     ended = threading.Event()
     threads = [
-        threading.Thread(target=_run_watcher, args=(Watcher(cluster, kind, sink, options), ended), daemon=True)
+        threading.Thread(
+            target=_run_watcher, args=(Watcher(cluster, kind, sink, options), ended), daemon=True
+        )
         for kind in WATCHED_KINDS
     ]
     threads.append(threading.Thread(target=_heartbeat, args=(cluster, sink, ended), daemon=True))

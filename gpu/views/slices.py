@@ -100,13 +100,14 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
 
 def happened(row: Slice, facts: ProjectFacts, status: SliceStatus) -> list[TimelineLine]:
     """Return what people and the portal did, and the steps the cluster took, newest first."""
-    lines = [line for line in timeline(row, facts) if line.code in SENTENCES]
+    lines = [line for line in reversed(timeline(row, facts)) if line.code in SENTENCES]
     lines += [
         TimelineLine(step.at, step.code, _(STEPS[step.code]), "", "", warning=False, count=1)
         for step in status.steps
         if step.at and step.state == "done" and step.code not in ("ordered", "accepted")
     ]
-    return sorted(lines, key=lambda line: line.at, reverse=True)
+    # Times of the cluster are whole seconds: within one, the steps come after what led to them.
+    return sorted(lines, key=lambda line: line.at.replace(microsecond=0))[::-1]
 
 
 def poll_seconds(status: SliceStatus) -> int | None:
@@ -219,11 +220,9 @@ def change(request: HttpRequest, public_id: str) -> HttpResponse:
         "expected": row.generation,
         "template": template.code,
     }
-    form = ChangeForm(
-        request.POST if request.method == "POST" else None, initial=initial, templates=[template]
-    )
-    asked = form.workload(row.workload) if form.is_bound and form.is_valid() else None
-    if asked is not None and "HX-Request" not in request.headers:
+    data = request.POST if request.method == "POST" else None
+    form = ChangeForm(data, initial=initial, templates=[template], base=row.workload)
+    if form.is_valid() and form.workload and "HX-Request" not in request.headers:
         try:
             orders.change(
                 actor.user,
