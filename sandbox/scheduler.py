@@ -225,13 +225,14 @@ class Scheduler(Controller):
         results = {uid_of(claim): one for claim, one in found}
         for claim in claims:
             self._reserve(claim, pod, node, results.get(uid_of(claim)))
+        # The condition first: from the moment it is bound, the kubelet writes the status too.
         updated = changed_copy(pod)
-        updated["spec"]["nodeName"] = node
-        updated = changed_copy(self.api.update(updated))
         status = updated.setdefault("status", {})
         others = [one for one in status.get("conditions") or [] if one["type"] != "PodScheduled"]
         status["conditions"] = [*others, _pod_scheduled("True")]
-        self.api.update_status(updated)
+        updated = changed_copy(self.api.update_status(updated))
+        updated["spec"]["nodeName"] = node
+        self.api.update(updated)
         message = f"Successfully assigned {namespace_of(pod)}/{name_of(pod)} to {node}"
         self.events.series(pod, "Normal", "Scheduled", "Binding", message)
 
