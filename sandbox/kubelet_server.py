@@ -84,7 +84,9 @@ class _Handler(BaseHTTPRequestHandler):
         previous = query.get("previous") == "true"
         found = self.book.lines(namespace, pod, container, previous)
         if found is None:
-            self._fail(404, f'container "{container}" of pod "{pod}" has no log')
+            before = f'previous terminated container "{container}" in pod "{pod}" not found'
+            # A kubelet says 400 to every log that it cannot give.
+            self._fail(400, before if previous else f'container "{container}" of pod "{pod}" has no log')
             return
         lines, mark = found
         self.send_response(200)

@@ -31,7 +31,8 @@ def parse(path: str) -> Target | None:
     if rest[0] == "namespaces" and len(rest) > 2 and ("", rest[2]) != ("", "status"):
         namespace, rest = rest[1], rest[2:]
     kind = BY_PLURAL.get((group, rest[0]))
-    if kind is None or len(rest) > 3 or (namespace is not None and not kind.namespaced):
+    deep = len(rest) > 3 and rest[2] != "proxy"  # only a proxy's path goes on
+    if kind is None or deep or (namespace is not None and not kind.namespaced):
         return None
     name = rest[1] if len(rest) > 1 else None
     if name is not None and kind.namespaced and namespace is None:

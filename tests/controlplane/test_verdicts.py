@@ -27,7 +27,11 @@ SEED = 7
 @pytest.fixture
 def portal(cluster: Target) -> Client:
     """The portal's client, in a cluster that has the namespace of the generated slices."""
-    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "acme-ai", "labels": PROJECT_LABELS}}
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "acme-ai", "labels": PROJECT_LABELS},
+    }
     assert cluster.client().apply(namespace).ok
     return cluster.client("portal")
 
@@ -65,7 +69,7 @@ def test_three_verdicts_agree(registry: Registry, portal: Client, cluster: Targe
             if says != "invalid" and (says == "policy") != bool(refused):
                 differences.append(f"{where}; the contract says {[(one.rule, one.place) for one in refused]}")
     judged = sum(counts.values())
-    print(f"\n{judged} documents judged three ways against the {cluster.name}: {dict(counts)}")
+    print(f"\n{judged} documents judged three ways against the {cluster.name}: {dict(counts)}")  # noqa: T201
     assert differences == [], f"{len(differences)} differ"
     assert counts["policy"] > COUNT / 2
     assert counts["accepted"] > COUNT / 2
