@@ -143,6 +143,14 @@ def test_what_the_platform_takes_is_not_refused(pointer: str, value: object) -> 
     assert found(put(pointer, value)) == []
 
 
+def test_a_null_counts_as_nothing_set() -> None:
+    def change(documents: list[Document]) -> None:
+        at(documents, f"{REQUEST}/exactly/capacity/requests")["cores"] = None
+        at(documents, "/1/metadata/labels")["kube-dc.com/gpu-backend"] = None
+
+    assert {"capacity-cores", "label-backend"} <= {finding.rule for finding in found(change)}
+
+
 def test_one_more_label_on_both_sides_is_fine() -> None:
     def change(documents: list[Document]) -> None:
         for pointer in (

@@ -106,11 +106,12 @@ def _is(value: object, kind: str) -> bool:
         case "list":
             return isinstance(value, list | tuple)
         case "texts":
-            # The API server reads a null in a map of texts as an empty text.
+            # The API server reads a null in a map as an empty text, or as zero.
             return isinstance(value, Mapping) and all(isinstance(item, str | None) for item in value.values())
         case "quantities":
             return isinstance(value, Mapping) and all(
-                isinstance(item, str | int | float) and not isinstance(item, bool) for item in value.values()
+                isinstance(item, str | int | float | None) and not isinstance(item, bool)
+                for item in value.values()
             )
     raise ValueError(f"no kind {kind}")
 
