@@ -5,120 +5,21 @@ What counts is what diagnosis reads: conditions, reasons, quota keys and fixed p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.clusters import Target, eventually
-from tests.controlplane.documents import GONE, IMAGE, changed, deployment, slice_documents
+from tests.clusters import eventually
+from tests.controlplane.documents import GONE, changed, deployment, slice_documents
+from tests.controlplane.play import DEVICES, PLAN, Project, condition
 
 pytestmark = pytest.mark.cluster
 
-DEVICES = "kube-dc-nvidia-v100-shared-8g.deviceclass.resource.k8s.io/devices"
-PLAN = {
-    DEVICES: "2", "limits.cpu": "8", "limits.memory": "24Gi", "pods": "100",
-    "requests.cpu": "8", "requests.memory": "24Gi", "requests.storage": "160Gi",
-}  # fmt: skip
 BOX = "/spec/template/spec/containers/0"
-RESOURCE = "resource.k8s.io/v1"
 
 type Doc = dict[str, Any]
 type MakeProject = Callable[..., Project]
-
-
-class Project:
-    """A namespace with a quota, and what a test wants to know of it."""
-
-    def __init__(self, cluster: Target, quota: dict[str, str] | None, limit_range: list[Doc] | None) -> None:
-        self.namespace = cluster.make_namespace("play", quota=quota, limit_range=limit_range)
-        self.admin, self.portal = cluster.client(), cluster.client("portal")
-
-    def order(self, app: str, *, package: str = "8g", without: tuple[str, ...] = (), **workload: Any) -> None:
-        """Apply a slice's documents as the portal does; `without` names kinds that are left out."""
-        for document in slice_documents(self.namespace, app, package, **workload):
-            if document["kind"] not in without:
-                self.apply(document)
-
-    def apply(self, document: Doc) -> None:
-        answer = self.portal.apply(document)
-        assert answer.ok, answer.message
-
-    def release(self, app: str) -> None:
-        """Delete the Deployment, then the template."""
-        assert self.portal.delete("apps/v1", "Deployment", self.namespace, app).ok
-        assert self.portal.delete(RESOURCE, "ResourceClaimTemplate", self.namespace, f"{app}-gpu").ok
-
-    def clear(self) -> None:
-        """End everything. Deployments first: the namespace's own end would take its time over the pods."""
-        for api_version, kind in (("apps/v1", "Deployment"), ("batch/v1", "Job"), ("v1", "Namespace")):
-            inside = None if kind == "Namespace" else self.namespace
-            names = (
-                [self.namespace]
-                if inside is None
-                else [one["metadata"]["name"] for one in self.all(api_version, kind)]
-            )
-            for name in names:
-                self.admin.delete(api_version, kind, inside, name)
-
-    def all(self, api_version: str, kind: str, app: str | None = None) -> list[Doc]:
-        query = {"labelSelector": f"app.kubernetes.io/name={app}"} if app else {}
-        return self.admin.items(api_version, kind, self.namespace, **query)
-
-    def pod(self, app: str) -> Doc | None:
-        return next(iter(self.all("v1", "Pod", app)), None)
-
-    def claims(self) -> list[Doc]:
-        return self.all(RESOURCE, "ResourceClaim")
-
-    def running(self, app: str) -> Doc:
-        """Wait until the app's pod runs and is ready."""
-
-        def look() -> Doc | None:
-            pod = self.pod(app)
-            return pod if pod and condition(pod, "Ready").get("status") == "True" else None
-
-        return eventually(look, f"a running pod of {app}")
-
-    def warning(self, kind: str, name: str, reason: str, phrase: str) -> Doc:
-        """Wait for a Warning about an object whose name begins like that, with this reason and phrase."""
-
-        def look() -> Doc | None:
-            for event in self.all("v1", "Event"):
-                about = event["involvedObject"]
-                if (
-                    (event["type"], about["kind"], event["reason"]) == ("Warning", kind, reason)
-                    and about["name"].startswith(name)
-                    and phrase in event["message"]
-                ):
-                    return event
-            return None
-
-        return eventually(look, f"{reason} on a {kind} with '{phrase}'")
-
-    def used(self, key: str) -> str:
-        quota = self.admin.get("v1", "ResourceQuota", self.namespace, "plan-quota").body
-        return str(quota["status"]["used"][key])
-
-
-def condition(obj: Doc, kind: str) -> Doc:
-    """The condition of that type, empty where there is none."""
-    return next((one for one in obj.get("status", {}).get("conditions", []) if one["type"] == kind), {})
-
-
-@pytest.fixture
-def project(cluster: Target) -> Iterator[MakeProject]:
-    made: list[Project] = []
-
-    def make(quota: dict[str, str] | None = PLAN, limit_range: list[Doc] | None = None) -> Project:
-        made.append(Project(cluster, quota, limit_range))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.clear()
-    for one in made:  # the next test wants the cards
-        eventually(lambda claims=one.claims: not claims(), "the end of all claims", 40)
 
 
 def test_running(project: MakeProject) -> None:
@@ -332,60 +233,6 @@ def test_name_differs_from_label(project: MakeProject) -> None:
         "ReplicaSet", "other-", "FailedCreate", "DRA GPU Pods must reference the canonical generated claim."
     )
     assert acme.pod("named") is None
-
-
-def job(namespace: str, name: str, *, image: str = IMAGE, resources: Doc | None = None) -> Doc:
-    """A one-shot Job as the portal pulls a model with: no claim, no GPU label."""
-    security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
-    box = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    amounts = {"cpu": "100m", "memory": "64Mi"}
-    container = {"name": "pull", "image": image, "securityContext": box,
-                 "resources": {"limits": amounts, "requests": amounts} if resources is None else resources}  # fmt: skip
-    pod = {"restartPolicy": "Never", "securityContext": security, "containers": [container]}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": namespace},
-            "spec": {"backoffLimit": 0, "template": {"metadata": {}, "spec": pod}}}  # fmt: skip
-
-
-def test_job_with_a_claim(project: MakeProject) -> None:
-    acme = project()
-    template = deployment(acme.namespace, "jobclaim")["spec"]["template"]
-    document = job(acme.namespace, "jobclaim")
-    document["spec"]["template"] = changed(template, ("/spec/restartPolicy", "Never"))
-    acme.apply(document)
-    acme.warning("Job", "jobclaim", "FailedCreate", "DRA GPU Pods must have a controlling ReplicaSet owner.")
-    assert acme.pod("jobclaim") is None
-
-
-def test_job_without_requests(project: MakeProject) -> None:
-    acme = project()
-    acme.apply(job(acme.namespace, "pull", resources={}))
-    acme.warning("Job", "pull", "FailedCreate", "failed quota: plan-quota: must specify limits.cpu for: pull")
-    [found] = acme.all("batch/v1", "Job")
-    assert not {"active", "failed", "succeeded"} & {key for key, value in found["status"].items() if value}
-
-
-def test_job_fails(project: MakeProject) -> None:
-    acme = project()
-    acme.apply(job(acme.namespace, "pull", image="registry.example.test/crash/pull:1"))
-    failed = eventually(lambda: condition(acme.all("batch/v1", "Job")[0], "Failed"), "a failed Job")
-    assert (failed["status"], failed["reason"]) == ("True", "BackoffLimitExceeded")
-    found = acme.all("batch/v1", "Job")[0]
-    assert condition(found, "FailureTarget")["status"] == "True"
-    assert found["status"]["failed"] == 1
-    acme.warning("Job", "pull", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-
-
-def test_job_completes(project: MakeProject) -> None:
-    acme = project()
-    acme.apply(job(acme.namespace, "pull", image="registry.example.test/job-ok/pull:1"))
-    eventually(lambda: acme.all("batch/v1", "Job")[0].get("status", {}).get("active") == 1, "an active Job")
-    complete = eventually(lambda: condition(acme.all("batch/v1", "Job")[0], "Complete"), "a complete Job")
-    assert (complete["status"], complete["reason"]) == ("True", "CompletionsReached")
-    found = acme.all("batch/v1", "Job")[0]
-    assert condition(found, "SuccessCriteriaMet")["status"] == "True"
-    assert found["status"]["succeeded"] == 1
-    [pod] = acme.all("v1", "Pod")
-    assert pod["status"]["phase"] == "Succeeded"
 
 
 def test_volume_claim_without_a_class(project: MakeProject) -> None:
