@@ -20,11 +20,11 @@ from sandbox.controllers.objects import (
     uid_of,
 )
 from sandbox.controllers.volumes import SELECTED_NODE, find_class, is_late
-from sandbox.devices import allocate, devices_of, used_by
+from sandbox.devices import Device, allocate, devices_of, used_by
 from sandbox.quantity import parse
 
-NO_HELP = "Preemption is not helpful for scheduling."
-NO_VICTIMS = "No preemption victims found for incoming pod."
+NO_HELP = "Preemption is not helpful for scheduling"
+NO_VICTIMS = "No preemption victims found for incoming pod"
 NO_CARD = "cannot allocate all claims"
 FREED_PAUSE = 0.02
 
@@ -40,33 +40,32 @@ class _Room:
 
 @dataclass
 class _Refused:
-    """Why a pod fits nowhere: reasons by node, or one reason that holds for all."""
+    """Why a pod fits nowhere: reasons by node, or one reason that holds for all.
+
+    The sentences are those of kube-scheduler 1.36, whose two sources of them join without much grammar.
+    """
 
     reasons: list[tuple[str, ...]] = field(default_factory=list)
-    sentence: str = ""
+    hopeless: int = 0
+    volumes: str = ""
+    classes: str = ""
 
     def message(self, nodes: int, with_claims: bool) -> str:
-        """The sentence of kube-scheduler's FitError."""
-        if self.sentence:
-            return f"0/{nodes} nodes are available: {self.sentence}. " + self._preemption(nodes, NO_HELP)
+        """The message of the PodScheduled condition and of the event."""
         if not nodes:
             return "no nodes available to schedule pods"
-        counted = collections.Counter(reason for reasons in self.reasons for reason in reasons)
-        listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-        still = "still not schedulable, " if with_claims and NO_CARD in counted else ""
-        victims = [
-            NO_VICTIMS
-            if all(reason.startswith(("Insufficient", "Too many")) for reason in reasons)
-            else NO_HELP
-            for reasons in self.reasons
-        ]
-        return f"0/{nodes} nodes are available: {listed}. {still}" + self._preemption(nodes, *victims)
+        if self.volumes:
+            return f"0/{nodes} nodes are available: {self.volumes}. not found"
+        hopeless = nodes if self.classes else self.hopeless
+        why = self.classes or _counted(reason for reasons in self.reasons for reason in reasons)
+        tried = "still not schedulable" if with_claims and not self.classes else "no new claims to deallocate"
+        vain = _counted([NO_HELP] * hopeless + [NO_VICTIMS] * (nodes - hopeless))
+        head = f"0/{nodes} nodes are available: "
+        return f"{head}{why}. {tried}, preemption: {head}{vain}."
 
-    @staticmethod
-    def _preemption(nodes: int, *why: str) -> str:
-        counted = collections.Counter(why if len(why) == nodes else why * nodes)
-        listed = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
-        return f"preemption: 0/{nodes} nodes are available: {listed}"
+
+def _counted(reasons: Iterable[str]) -> str:
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in collections.Counter(reasons).items()))
 
 
 class Scheduler(Controller):
@@ -132,20 +131,23 @@ class Scheduler(Controller):
     def _schedule(self, pod: Obj) -> None:
         nodes = self.cache.list("Node")
         claims = [claim for claim in self._claims(pod) if claim is not None]
-        refused = _Refused(sentence=self._volume_trouble(pod))
+        classes = {name_of(one): one for one in self.cache.list("DeviceClass")}
+        refused = _Refused(volumes=self._volume_trouble(pod), classes=_class_trouble(claims, classes))
         fitting: list[tuple[Decimal, str, list[tuple[Obj, list[Obj]]]]] = []
-        if not refused.sentence:
+        if not refused.volumes and not refused.classes:
             devices = devices_of(self.cache.list("ResourceSlice"))
-            classes = {name_of(one): one for one in self.cache.list("DeviceClass")}
             for room in self._rooms(nodes):
                 node_name = name_of(room.node)
-                reasons = _unfit(pod, room)
+                reasons, hopeless = _unfit(pod, room)
                 allocations: list[tuple[Obj, list[Obj]]] = []
                 if not reasons:
                     found = self._allocations(claims, node_name, devices.get(node_name, []), classes)
-                    reasons, allocations = ((NO_CARD,), []) if found is None else ((), found)
+                    reasons, hopeless, allocations = (
+                        ((NO_CARD,), True, []) if found is None else ((), False, found)
+                    )
                 if reasons:
                     refused.reasons.append(reasons)
+                    refused.hopeless += hopeless
                 else:
                     fitting.append((-_score(pod, room), node_name, allocations))
         if not fitting:
@@ -170,7 +172,7 @@ class Scheduler(Controller):
             yield _Room(node, free, size)
 
     def _allocations(
-        self, claims: Sequence[Obj], node: str, devices: Sequence[object], classes: dict[str, Obj]
+        self, claims: Sequence[Obj], node: str, devices: Sequence[Device], classes: dict[str, Obj]
     ) -> list[tuple[Obj, list[Obj]]] | None:
         """What each claim that has no card yet would get on the node; None where one gets nothing."""
         used = used_by(self.cache.list("ResourceClaim"))
@@ -181,7 +183,7 @@ class Scheduler(Controller):
                 if not _allows(allocation, node):
                     return None
                 continue
-            results = allocate(claim, devices, classes, used)  # type: ignore[arg-type]
+            results = allocate(claim, devices, classes, used)
             if results is None:
                 return None
             found.append((claim, results))
@@ -274,23 +276,35 @@ def requests(pod: Obj) -> dict[str, Decimal]:
     return total
 
 
-def _unfit(pod: Obj, room: _Room) -> tuple[str, ...]:
+def _unfit(pod: Obj, room: _Room) -> tuple[tuple[str, ...], bool]:
+    """Why a pod does not fit a node ((): it does), and whether it would not even with other pods gone."""
     spec = room.node.get("spec") or {}
     tolerations = pod["spec"].get("tolerations") or []
     if spec.get("unschedulable"):
-        return ("node(s) were unschedulable",)
+        return ("node(s) were unschedulable",), True
     for taint in spec.get("taints") or []:
         if taint["effect"] in ("NoSchedule", "NoExecute") and not any(
             tolerates(t, taint) for t in tolerations
         ):
-            return ("node(s) had untolerated taint(s)",)
+            return ("node(s) had untolerated taint(s)",), True
     wanted = requests(pod)
     labels = room.node["metadata"].get("labels") or {}
     if not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items():
-        return ("node(s) didn't match Pod's node affinity/selector",)
+        return ("node(s) didn't match Pod's node affinity/selector",), True
+    short = [key for key in ("cpu", "memory") if 0 < wanted[key] > room.free[key]]
     reasons = ["Too many pods"] if room.free["pods"] < wanted["pods"] else []
-    reasons += [f"Insufficient {key}" for key in ("cpu", "memory") if 0 < wanted[key] > room.free[key]]
-    return tuple(reasons)
+    reasons += [f"Insufficient {key}" for key in short]
+    return tuple(reasons), any(wanted[key] > room.size[key] for key in short)
+
+
+def _class_trouble(claims: Iterable[Obj], classes: dict[str, Obj]) -> str:
+    """Which request names a DeviceClass that is not there; "" where none does."""
+    for claim in claims:
+        for request in claim["spec"]["devices"].get("requests") or []:
+            wanted = (request.get("exactly") or {}).get("deviceClassName")
+            if wanted and wanted not in classes:
+                return f"request {request['name']}: device class {wanted} does not exist"
+    return ""
 
 
 def tolerates(toleration: Obj, taint: Obj) -> bool:

@@ -163,7 +163,7 @@ def test_events_expire() -> None:
     world.namespace()
     world.deployment("web", claim=False)
     world.running("web")
-    assert world.events("web")
+    until(lambda: world.events("web"))
     until(lambda: not world.events("web"), 4.0)
     world.close()
 

@@ -42,7 +42,7 @@ def test_a_job_that_succeeds(world: World) -> None:
     pod = world.api.list("Pod", "acme-ai")[0]
     assert pod["status"]["phase"] == "Succeeded"
     assert not pod["metadata"].get("finalizers")
-    assert world.events("pull", "Completed")
+    until(lambda: world.events("pull", "Completed"))
 
 
 def test_a_job_that_fails_again_and_again(world: World) -> None:
@@ -112,6 +112,21 @@ def test_sleep_and_exit_of_a_command(world: World) -> None:
     reason(world, "Failed")
     pod = world.api.list("Pod")[0]
     assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+
+
+def test_suspended_jobs_run_once_resumed(world: World) -> None:
+    world.job("pull", OK, suspend=True)
+    paused = until(lambda: condition(job(world), "Suspended"))
+    assert (paused["status"], paused["reason"], paused["message"]) == (
+        "True",
+        "JobSuspended",
+        "Job suspended",
+    )
+    assert not world.api.list("Pod")
+    assert "startTime" not in job(world)["status"]
+    world.change("Job", "pull", lambda obj: obj["spec"].update(suspend=False))
+    reason(world, "Complete")
+    assert condition(job(world), "Suspended")["reason"] == "JobResumed"
 
 
 SCRIPT = """

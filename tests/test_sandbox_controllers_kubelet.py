@@ -35,7 +35,7 @@ def test_missing_image(world: World) -> None:
     messages = [event["message"] for event in world.events("chat", "Failed")]
     assert any(message.startswith(f'Failed to pull image "{REGISTRY}/missing/app:1"') for message in messages)
     assert "Error: ErrImagePull" in messages
-    assert world.events("chat", "BackOff")[0]["message"].startswith("Back-off pulling image")
+    until(lambda: world.events("chat", "BackOff")[0]["message"].startswith("Back-off pulling image"))
 
 
 def test_crash_loop(world: World) -> None:
@@ -49,7 +49,7 @@ def test_crash_loop(world: World) -> None:
     )
     assert world.pods("chat")[0]["status"]["phase"] == "Running"
     assert condition(world.pods("chat")[0], "Ready")["status"] == "False"
-    assert world.events("chat", "BackOff")[0]["type"] == "Warning"
+    assert until(lambda: world.events("chat", "BackOff"))[0]["type"] == "Warning"
     assert "fatal: configuration is not valid" in world.log("chat", previous=True)
 
 
@@ -67,7 +67,7 @@ def test_slow_image_and_probes(world: World) -> None:
     assert world.container("chat")["ready"] is False
     assert condition(world.pods("chat")[0], "Ready")["reason"] == "ContainersNotReady"
     world.running("chat")
-    assert world.events("chat", "Unhealthy")[0]["message"].startswith("Readiness probe failed")
+    until(lambda: world.events("chat", "Unhealthy")[0]["message"].startswith("Readiness probe failed"))
 
 
 def test_probe_delays_are_kept(world: World) -> None:
@@ -105,7 +105,7 @@ def test_deleted_pod_is_ended_and_replaced(world: World) -> None:
     world.api.delete("Pod", "acme-ai", old["metadata"]["name"])
     until(lambda: world.api.get("Pod", "acme-ai", old["metadata"]["name"]) is None)
     assert world.running("chat")["metadata"]["uid"] != old["metadata"]["uid"]
-    assert world.events("chat", "Killing")
+    until(lambda: world.events("chat", "Killing"))
 
 
 @pytest.mark.parametrize(

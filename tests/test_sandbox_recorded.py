@@ -233,7 +233,7 @@ def test_released(world: World) -> None:
     world.api.delete("ResourceClaimTemplate", namespace, "chat-gpu")
     settled(world, recorded("released"), "chat", WORKLOAD, namespace)
     quota_settled(world, recorded("released"), namespace)
-    assert world.events("chat", "Scheduled", namespace)  # events outlive their object
+    until(lambda: world.events("chat", "Scheduled", namespace))  # events outlive their object
 
 
 @pytest.mark.parametrize(("name", "app"), [("cpu-quota-exceeded", "chat"), ("requests-missing", "bare")])

@@ -103,7 +103,10 @@ def test_reasons_are_counted_by_node(world: World) -> None:
     assert told["message"].startswith(
         "0/2 nodes are available: 1 Insufficient cpu, 1 cannot allocate all claims. "
     )
-    assert "1 No preemption victims found for incoming pod., 1 Preemption is not helpful" in told["message"]
+    assert told["message"].endswith(
+        " still not schedulable, preemption: 0/2 nodes are available: "
+        "1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
+    )
 
 
 def test_no_cpu_is_told_with_preemption_in_vain(world: World) -> None:
@@ -111,11 +114,32 @@ def test_no_cpu_is_told_with_preemption_in_vain(world: World) -> None:
     world.running("large")
     world.deployment("late", claim=False, resources=LARGE)
     assert until(lambda: scheduled(world, "late"))["message"] == (
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
-        "1 No preemption victims found for incoming pod."
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
     world.api.delete("Deployment", "acme-ai", "large")
     world.running("late", seconds=2.0)
+
+
+def test_what_fits_no_node_at_all_is_beyond_preemption(world: World) -> None:
+    """The sentences are those of a real kube-scheduler 1.36.3."""
+    huge = {"requests": {"cpu": "100", "memory": "200Gi"}, "limits": {"cpu": "100", "memory": "200Gi"}}
+    world.deployment("huge", claim=False, resources=huge)
+    assert until(lambda: scheduled(world, "huge"))["message"] == (
+        "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory. no new claims to deallocate, "
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+
+
+def test_unknown_device_class_is_told(world: World) -> None:
+    world.template("chat")
+    world.api.delete("DeviceClass", None, "kube-dc-nvidia-v100-shared-8g")
+    world.deployment("chat")
+    assert until(lambda: scheduled(world, "chat"))["message"] == (
+        "0/1 nodes are available: request gpu: device class kube-dc-nvidia-v100-shared-8g does not exist. "
+        "no new claims to deallocate, preemption: 0/1 nodes are available: "
+        "1 Preemption is not helpful for scheduling."
+    )
 
 
 def test_a_new_card_lets_waiting_pods_run(world: World) -> None:
@@ -145,7 +169,9 @@ def test_the_longest_waiting_pod_is_served_first(world: World) -> None:
 def test_missing_volume_and_node_troubles_are_told(world: World) -> None:
     volumes = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "nowhere"}}]}
     world.deployment("web", claim=False, pod=volumes)
-    assert 'persistentvolumeclaim "nowhere" not found' in until(lambda: scheduled(world, "web"))["message"]
+    assert until(lambda: scheduled(world, "web"))["message"] == (
+        '0/1 nodes are available: persistentvolumeclaim "nowhere" not found. not found'
+    )
     world.change(
         "Node", "gpu-node-1", lambda node: node.setdefault("spec", {}).update(unschedulable=True), None
     )

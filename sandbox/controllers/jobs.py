@@ -87,7 +87,14 @@ class Jobs(Controller):
         status = changed_copy(job.get("status") or {})
         spec = job["spec"]
         if spec.get("suspend"):
+            self._suspend(job, status)
             return None
+        if (paused := condition(status.get("conditions") or [], "Suspended")) and paused["status"] == "True":
+            status["conditions"].remove(paused)
+            status["conditions"].append(
+                _condition("Suspended", "JobResumed", "Job resumed") | {"status": "False"}
+            )
+            self.events.event(job, "Normal", "Resumed", "Job resumed")
         if "startTime" not in status:
             status["startTime"] = now()
             job = self._write(job, status, self._pods(job))
@@ -117,6 +124,21 @@ class Jobs(Controller):
         if failure is not None:
             raise Retry
         return None if deadline is None else max(deadline - time.time(), 0.0) + 0.1
+
+    def _suspend(self, job: Obj, status: Obj) -> None:
+        for pod in self._pods(job):
+            if is_active(pod):
+                self.api.delete(pod)
+                self.events.event(job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        job = self._count(job, status)
+        status = changed_copy(job.get("status") or {})
+        status.pop("startTime", None)
+        known = condition(status.get("conditions") or [], "Suspended")
+        if known is None or known["status"] != "True":
+            others = [one for one in status.get("conditions") or [] if one["type"] != "Suspended"]
+            status["conditions"] = [*others, _condition("Suspended", "JobSuspended", "Job suspended")]
+            self.events.event(job, "Normal", "Suspended", "Job suspended")
+        self._write(job, status, self._pods(job))
 
     def _count(self, job: Obj, status: Obj) -> Obj:
         """Count pods that ended: first noted by uid, then set free, then added up. Safe to be cut anywhere."""
