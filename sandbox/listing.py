@@ -101,7 +101,11 @@ def collection(store: Store, asked: Selection, query: dict[str, str]) -> str:
                     "retryAfterSeconds": 1,
                 },
             )
-        items, version = store.select_at(asked.kind.kind, asked.namespace, version if exact else None)
+        try:
+            items, version = store.select_at(asked.kind.kind, asked.namespace, version if exact else None)
+        except ApiError as error:
+            message = "The resourceVersion for the provided list is too old."
+            raise refusals.status(410, message, "Expired") from error
     found = [item for item in items if (after is None or item[0] > after) and asked.chosen(item[1].obj)]
     metadata: Obj = {"resourceVersion": str(version)}
     limit = _number(query, "limit")
@@ -125,11 +129,12 @@ def collection(store: Store, asked: Selection, query: dict[str, str]) -> str:
 
 def watch(store: Store, asked: Selection, query: dict[str, str], bookmark_seconds: float) -> Iterator[str]:
     """The lines of a watch; "" now and then where there is nothing to say. Ends after ``timeoutSeconds``."""
-    since = _number(query, "resourceVersion") or None
+    initial = query.get("sendInitialEvents") in ("true", "1")
+    since = None if initial else _number(query, "resourceVersion") or None
     bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
     end = time.monotonic() + (_number(query, "timeoutSeconds") or random.uniform(1800, 3600))
     try:
-        present, subscription = store.subscribe([asked.kind.kind], asked.namespace, since)
+        present, version, subscription = store.subscribe([asked.kind.kind], asked.namespace, since)
     except ApiError as error:
         yield _line("ERROR", json.dumps(error.body))
         return
@@ -137,6 +142,8 @@ def watch(store: Store, asked: Selection, query: dict[str, str], bookmark_second
         for stored in present:
             if asked.chosen(stored.obj):
                 yield _line("ADDED", asked.render(stored))
+        if initial:
+            yield _bookmark(asked.kind, version, ends_initial=True)
         next_mark = time.monotonic() + bookmark_seconds
         while time.monotonic() < end:
             try:
@@ -148,12 +155,12 @@ def watch(store: Store, asked: Selection, query: dict[str, str], bookmark_second
                     return
                 yield from _told(asked, change)
             if bookmarks and time.monotonic() >= next_mark:
-                version = store.caught_up(subscription)
-                if version is not None:
+                seen = store.caught_up(subscription)
+                if seen is not None:
                     next_mark = time.monotonic() + bookmark_seconds
-                    yield _bookmark(asked.kind, version)
-        if bookmarks and (version := store.caught_up(subscription)) is not None:
-            yield _bookmark(asked.kind, version)
+                    yield _bookmark(asked.kind, seen)
+        if bookmarks and (seen := store.caught_up(subscription)) is not None:
+            yield _bookmark(asked.kind, seen)
     finally:
         store.unsubscribe(subscription)
 
@@ -177,8 +184,10 @@ def _line(type_: str, text: str) -> str:
     return f'{{"type":"{type_}","object":{text}}}\n'
 
 
-def _bookmark(kind: Kind, version: int) -> str:
-    metadata = {"resourceVersion": str(version), "creationTimestamp": None}
+def _bookmark(kind: Kind, version: int, ends_initial: bool = False) -> str:
+    metadata: Obj = {"resourceVersion": str(version), "creationTimestamp": None}
+    if ends_initial:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
     return _line(
         "BOOKMARK", json.dumps({"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata})
     )

@@ -86,7 +86,7 @@ class LocalApi:
 
     def watch(self, kinds: Sequence[str], stop: threading.Event | None = None) -> Iterator[tuple[str, Obj]]:
         """See :class:`sandbox.api.Api`."""
-        present, subscription = self._store.subscribe(kinds, None, None)
+        present, _, subscription = self._store.subscribe(kinds, None, None)
         try:
             for stored in present:
                 yield "ADDED", _own(stored)

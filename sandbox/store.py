@@ -191,8 +191,11 @@ class Store:
 
     def subscribe(
         self, kinds: Iterable[str], namespace: str | None, since: int | None
-    ) -> tuple[list[Stored], Subscription]:
-        """Follow changes. Without ``since`` the present objects come first; 410 where it is forgotten."""
+    ) -> tuple[list[Stored], int, Subscription]:
+        """Follow changes: the present objects where ``since`` is None, the version they are from, the changes.
+
+        410 where the changes since then are forgotten.
+        """
         subscription = Subscription(frozenset(kinds), namespace)
         with self.lock:
             present: list[Stored] = []
@@ -205,7 +208,7 @@ class Store:
                     if change.version > since and subscription.wants(change):
                         subscription.queue.put(change)
             self._subscriptions.add(subscription)
-        return present, subscription
+            return present, self.version, subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Stop following."""
