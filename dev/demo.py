@@ -16,7 +16,7 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -74,6 +74,8 @@ class Demo:
         self.lock({"url": url})
         self.supervisor.take_over()
         _refuse_taken_port(self.port)
+        if self.env.get("CLUSTER", "") not in ("", "sandbox", "controlplane"):
+            raise Refused(f"CLUSTER={self.env['CLUSTER']} is not known: sandbox or controlplane.")
         self._put_long_logs_aside()
         messages.compile_catalogues()
         self.env |= {
@@ -84,13 +86,19 @@ class Demo:
             "DJANGO_SETTINGS_MODULE": "portal.settings",
             "PYTHONUNBUFFERED": "1",
         }
-        self._start_cluster(self._start_services())
+        # Each part starts as soon as what it needs is there: they share the cores while they load.
+        cluster_ready = self._start_cluster(self._start_services())
         say("Database: bringing it up to date")
-        self._manage("migrate", "--no-input", "--verbosity", "1")
+        self._manage("migrate", "--no-input")
+        say("Web: starting")
+        self._add("web", stack.web(self.port))
         say("Demo data: filling in what is missing")
         self._manage("seed_demo")
-        self._start_portal()
-        say(f"Web: waiting for the first page (log: {self.logs / 'web.log'})")
+        cluster_ready()
+        say("Worker, watcher and beat: starting")
+        self._add("worker", stack.worker())
+        self._add("watcher", stack.watcher())
+        self._add("beat", stack.beat(self.data))
         self.supervisor.wait_for(
             lambda: stack.answers(self.port, "/"), "The web process", self.logs / "web.log", 60
         )
@@ -142,32 +150,34 @@ class Demo:
                 self.supervisor.add(part)
         return started.memory
 
-    def _start_cluster(self, memory: services.Memory) -> None:
+    def _start_cluster(self, memory: services.Memory) -> Callable[[], None]:
+        """Start the cluster and name its kubeconfig; what is returned waits until it answers."""
         if self.env.get("KUBECONFIG"):
             say(f"Cluster: using KUBECONFIG={self.env['KUBECONFIG']}")
-            return
+            return lambda: None
         kind = self.env.get("CLUSTER") or "sandbox"
-        if kind not in ("sandbox", "controlplane"):
-            raise Refused(f"CLUSTER={kind} is not known: sandbox or controlplane.")
         folder = self.data / kind
         kubeconfig = stack.kubeconfig(folder)
+        self.env["KUBECONFIG"] = str(kubeconfig)
         log = self.logs / f"{kind}.log"
         if kind == "sandbox":
             port = memory.port("sandbox_port")
             say(f"Sandbox cluster: starting on port {port}")
             self._add(kind, stack.sandbox(folder, port), last=True)
-            self.supervisor.wait_for(
+            return lambda: self.supervisor.wait_for(
                 lambda: kubeconfig.exists() and stack.answers(port, "/readyz"), "The sandbox cluster", log, 60
             )
-        else:
-            say(
-                f"Kubernetes control plane: starting; where it must be built first, this takes minutes (log: {log})"
-            )
-            kubeconfig.unlink(missing_ok=True)
-            self._add(kind, stack.control_plane(folder), last=True)
+        say(
+            f"Kubernetes control plane: starting; where it must be built first, this takes minutes (log: {log})"
+        )
+        kubeconfig.unlink(missing_ok=True)
+        self._add(kind, stack.control_plane(folder), last=True)
+
+        def wait() -> None:
             self.supervisor.wait_for(kubeconfig.exists, "The control plane", log, 1800)
             self._make_namespaces(stack.kubeconfig(folder, "admin"))
-        self.env["KUBECONFIG"] = str(kubeconfig)
+
+        return wait
 
     def _make_namespaces(self, kubeconfig: Path) -> None:
         """The demo's projects on a real control plane; the sandbox makes them itself."""
@@ -182,13 +192,6 @@ class Demo:
                 raise GaveUp(
                     f"The control plane did not take {document['metadata']['name']}: {answer.message}"
                 )
-
-    def _start_portal(self) -> None:
-        say("Web, worker, watcher and beat: starting")
-        self._add("web", stack.web(self.port))
-        self._add("worker", stack.worker())
-        self._add("watcher", stack.watcher())
-        self._add("beat", stack.beat(self.data))
 
     def _add(self, name: str, command: list[str], *, last: bool = False) -> None:
         log = self.logs / f"{name}.log"
