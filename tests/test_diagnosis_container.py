@@ -104,6 +104,8 @@ def test_scheduled_and_not_yet_taken_up_by_the_server():
             "crashing",
             "command_not_found",
         ),
+        (ended(128, "StartError", "cannot allocate memory"), "crashing", "exit_code"),
+        (ended(2, "Error", "no such file or directory"), "crashing", "exit_code"),
         (ended(137), "crashing", "killed"),
         (ended(137, "OOMKilled"), "out_of_memory", "oom_killed"),
     ],

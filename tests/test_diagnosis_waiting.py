@@ -6,6 +6,7 @@ from decimal import Decimal
 import pytest
 
 from gpu.diagnosis import explain_volume
+from gpu.diagnosis.view import event_time
 from gpu.messages import Count, Memory
 from tests.diagnosis_kit import DEVICES, NOW, Slice, at
 
@@ -284,6 +285,33 @@ def test_cards_come_before_a_volume_with_a_fault():
         "waiting_for_card",
         ["The storage cannot make its volume: storage is full"],
     )
+
+
+def test_a_volume_not_ready_is_a_second_cause_of_busy_cards():
+    it = Slice().unschedulable(
+        "0/2 nodes are available: 1 cannot allocate all claims, pod has unbound immediate PersistentVolumeClaims."
+    )
+    assert [str(cause) for cause in it.judge().causes] == ["Its volume is not ready yet."]
+
+
+def test_a_ratio_is_a_plain_number():
+    found = refused(
+        "cpu max limit to request ratio per Container is 2, but provided ratio is 4.000000"
+    ).judge()
+    assert found.sentence.params == {"resource": "cpu", "bound": "ratio", "allowed": Decimal(2)}
+
+
+@pytest.mark.parametrize(
+    ("event", "second"),
+    [
+        ({"series": {"lastObservedTime": at(4)}, "eventTime": at(3), "lastTimestamp": at(2)}, 4),
+        ({"series": None, "eventTime": at(3), "lastTimestamp": at(2)}, 3),
+        ({"eventTime": None, "lastTimestamp": at(2)}, 2),
+        ({"eventTime": "never", "lastTimestamp": None}, 1),
+    ],
+)
+def test_the_time_of_an_event(event, second):
+    assert event_time({"metadata": {"creationTimestamp": at(1)}, **event}).second == second
 
 
 def volume_events(*reasons):
