@@ -54,8 +54,8 @@ def _pytest(name: str, counts: str, *arguments: str) -> Step:
 
 
 STATIC = (
-    _python("lint", "-m", "ruff", "check", "."),
-    _python("format", "-m", "ruff", "format", "--check", "."),
+    _python("lint", "-m", "ruff", "check", "--output-format=concise", "."),
+    _python("format", "-m", "ruff", "format", "--check", "--output-format=concise", "."),
     _python("types", "-m", "mypy", "."),
     _python(
         "import rules", "-c", "from importlinter.cli import lint_imports; raise SystemExit(lint_imports())"
