@@ -47,7 +47,9 @@ def look(world: World, app: str = "chat", **changes: object) -> Diagnosis:
     return explain(intent(app, **changes), Seen(objects, now, True), now)
 
 
-def follow(world: World, state: str, app: str = "chat", seconds: float = 20.0, **changes: object) -> list[str]:
+def follow(
+    world: World, state: str, app: str = "chat", seconds: float = 20.0, **changes: object
+) -> list[str]:
     """Look until `state` comes; give every state on the way, each once in a row."""
     way: list[str] = []
     end = time.monotonic() + seconds
