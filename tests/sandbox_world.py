@@ -54,7 +54,10 @@ def until[T](question: Callable[[], T], seconds: float = 5.0) -> T:
 class World:
     """The pretended cluster, with short pauses."""
 
-    def __init__(self, path: Path | None = None, nodes: int = 1, **options: Any) -> None:
+    def __init__(
+        self, path: Path | None = None, nodes: int = 1, policies: bool = False, **options: Any
+    ) -> None:
+        self.policies = policies
         options.setdefault("nodes", tuple(NodeSpec(f"gpu-node-{n + 1}") for n in range(nodes)))
         options.setdefault("pull_seconds", 0.02)
         self.options = Options(**options)
@@ -64,7 +67,7 @@ class World:
     def start(self) -> None:
         self.store = Store(self.path)
         registry = Registry(self.store, SCHEMA)
-        seed(registry, DEPLOY)
+        seed(registry, DEPLOY if self.policies else DEPLOY / "deviceclasses")
         self.api: Api = LocalApi(registry, ADMIN)
         self.stop = threading.Event()
         self.threads = run_all(self.api, self.stop, self.options)
@@ -80,7 +83,7 @@ class World:
     def namespace(
         self, name: str = "acme-ai", hard: dict[str, str] | None = None, project: bool = False
     ) -> None:
-        """A namespace with a quota; the policies of deploy/ hold in it where it is a ``project``."""
+        """A namespace with a quota. In a ``project`` the policies of deploy/ hold, if the world has them."""
         labels = {"kube-dc.com/project": ""} if project else {}
         self.api.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}

@@ -35,7 +35,8 @@ def test_missing_image(world: World) -> None:
     messages = [event["message"] for event in world.events("chat", "Failed")]
     assert any(message.startswith(f'Failed to pull image "{REGISTRY}/missing/app:1"') for message in messages)
     assert "Error: ErrImagePull" in messages
-    until(lambda: world.events("chat", "BackOff")[0]["message"].startswith("Back-off pulling image"))
+    event = until(lambda: world.events("chat", "BackOff"))[0]
+    assert event["message"].startswith("Back-off pulling image")
 
 
 def test_crash_loop(world: World) -> None:
@@ -67,7 +68,8 @@ def test_slow_image_and_probes(world: World) -> None:
     assert world.container("chat")["ready"] is False
     assert condition(world.pods("chat")[0], "Ready")["reason"] == "ContainersNotReady"
     world.running("chat")
-    until(lambda: world.events("chat", "Unhealthy")[0]["message"].startswith("Readiness probe failed"))
+    event = until(lambda: world.events("chat", "Unhealthy"))[0]
+    assert event["message"].startswith("Readiness probe failed")
 
 
 def test_probe_delays_are_kept(world: World) -> None:

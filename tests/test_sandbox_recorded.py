@@ -35,7 +35,7 @@ _REPLACED = (
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    world = World(job_seconds=1.0, job_backoff=0.2)
+    world = World(policies=True, job_seconds=1.0, job_backoff=0.2)
     yield world
     world.close()
 
@@ -359,7 +359,7 @@ def test_job_failed(world: World) -> None:
 
 
 def test_volume_pending_without_a_class() -> None:
-    world = World(default_storage_class=None)
+    world = World(policies=True, default_storage_class=None)
     scenario = recorded("pvc-pending")
     namespace = given(world, scenario)
     world.api.create(remade(scenario["PersistentVolumeClaimList"][0]))
