@@ -163,9 +163,10 @@ def _rooms(
     """
     pending: dict[str, Decimal] = {}
     for row in Slice.objects.filter(project=project, ended_at=None, intent=Slice.Intent.RUN):
-        charged = any(not pod["metadata"].get("deletionTimestamp") for pod in facts.of(row.app, "Pod"))
         is_current = current is not None and row.pk == current.pk
-        if charged != is_current:
+        charged = _has_pod(facts, row.app)
+        # Once a ReplicaSet wants its pod the cluster has decided: the pod is charged, or was refused and takes nothing.
+        if charged != is_current or (not charged and _wants_pod(facts, row.app)):
             continue
         stored = is_current or bool(facts.of(row.app, "PersistentVolumeClaim"))
         for key, needed in demand_of(row.workload, row.package_terms.device_class, limits)[0].items():
@@ -173,6 +174,14 @@ def _rooms(
                 pending[key] = pending.get(key, Decimal(0)) + (-needed if is_current else needed)
     rooms = headroom(parse_quota(item) for item in facts.quotas)
     return {key: _less(room, pending.get(key, Decimal(0))) for key, room in rooms.items()}
+
+
+def _has_pod(facts: ProjectFacts, app: str) -> bool:
+    return any(not pod["metadata"].get("deletionTimestamp") for pod in facts.of(app, "Pod"))
+
+
+def _wants_pod(facts: ProjectFacts, app: str) -> bool:
+    return any((item.get("spec") or {}).get("replicas") for item in facts.of(app, "ReplicaSet"))
 
 
 def _less(room: Room, taken: Decimal) -> Room:

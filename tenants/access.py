@@ -47,7 +47,9 @@ def visible[M: Model](rows: QuerySet[M], actor: Actor, tenant_path: str) -> Quer
 
 def get_or_404[M: Model](rows: QuerySet[M], actor: Actor, tenant_path: str, **lookup: object) -> M:
     """Return the one row of the actor's tenants that `lookup` names; raises Http404 otherwise."""
-    row = visible(rows, actor, tenant_path).filter(**lookup).first()
+    # PostgreSQL takes no NUL character, and no id has one.
+    unheard = any("\x00" in value for value in lookup.values() if isinstance(value, str))
+    row = None if unheard else visible(rows, actor, tenant_path).filter(**lookup).first()
     if row is None:
         raise Http404
     return row
@@ -90,9 +92,11 @@ def require_owner(actor: Actor, tenant: Tenant) -> None:
 
 def any_of(paths: Iterable[str], values: Collection[str]) -> Q:
     """Return the condition that one of the look-ups `paths` is one of `values`."""
+    # PostgreSQL takes no NUL character, and no id has one.
+    possible = [value for value in values if "\x00" not in value]
     condition = Q(pk__in=())
     for path in paths:
-        condition |= Q(**{f"{path}__in": values})
+        condition |= Q(**{f"{path}__in": possible})
     return condition
 
 

@@ -55,7 +55,7 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     list_filter = ["scope", "tenant"]
     search_fields = ["name", "prefix", "user__username"]
     actions = ["revoke"]
-    fields = readonly_fields = [
+    readonly_fields = [
         "name",
         "prefix",
         "user",
@@ -66,6 +66,10 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
         "expires_at",
         "revoked_at",
     ]
+
+    def get_fields(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
+        """Everything there is to read."""
+        return self.readonly_fields
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Tokens are made by their users."""

@@ -34,7 +34,7 @@ class User(AbstractUser):
 
     language = models.CharField(_("language"), max_length=8, blank=True)
 
-    class Meta(AbstractUser.Meta):
+    class Meta:
         verbose_name = _("user")
         verbose_name_plural = _("users")
 

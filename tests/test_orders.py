@@ -111,6 +111,22 @@ def test_orders_the_cluster_has_not_charged_yet_count_on_the_pool() -> None:
     assert refusal.value.code == "pool_short"
 
 
+def test_an_order_the_cluster_holds_for_want_of_cpu_takes_nothing_from_the_pool() -> None:
+    made = world(entitled=3)
+    observe(card(), quota("acme-ai", {"requests.cpu": "2"}, {"requests.cpu": "1"}))
+    watched()
+    held = made.order("held", workload=workload(cpu_request="1500m", cpu_limit="2"))
+    labels = {"app.kubernetes.io/name": held.app}
+    observe(
+        {
+            "kind": "ReplicaSet",
+            "metadata": {"name": held.app, "namespace": "acme-ai", "uid": "rs", "labels": labels},
+            "spec": {"replicas": 1},
+        }
+    )
+    assert made.order("small", workload=workload(cpu_request="1", cpu_limit="1"), allow_queue=False).pk
+
+
 def test_more_than_the_whole_pool_can_never_work() -> None:
     made = world(entitled=1)
     observe(quota("acme-ai", {"requests.cpu": "2"}, {"requests.cpu": "0"}))

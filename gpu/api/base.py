@@ -33,7 +33,7 @@ class ApiView(APIView):
         try:
             request.user  # noqa: B018  authenticates
         except exceptions.AuthenticationFailed as error:
-            request._not_authenticated()
+            request._not_authenticated()  # type: ignore[attr-defined]
             failed = error
         self.check_throttles(request)
         if failed is not None:
@@ -93,14 +93,24 @@ class Pages(CursorPagination):
         return int(text)
 
     def decode_cursor(self, request: Request) -> Any:
-        """Read the cursor; 400 for one that this API did not make."""
+        """Read the cursor; 400 for one that this list did not make."""
         text = request.query_params.get("cursor")
-        if text is not None:
-            try:
-                base64.b64decode(text.encode("ascii"), validate=True).decode("utf-8")
-                return super().decode_cursor(request)
-            except (UnicodeError, binascii.Error, ValueError, exceptions.NotFound) as error:
-                raise Problem(
-                    400, "bad_cursor", _("The cursor is not one of this list."), _("Begin again without it.")
-                ) from error
-        return None
+        if text is None:
+            return None
+        try:
+            base64.b64decode(text.encode("ascii"), validate=True).decode("utf-8")
+            cursor = super().decode_cursor(request)
+            if cursor is not None and cursor.position is not None:
+                self._check_position(str(cursor.position))
+        except (UnicodeError, binascii.Error, ValueError, exceptions.NotFound) as error:
+            raise Problem(
+                400, "bad_cursor", _("The cursor is not one of this list."), _("Begin again without it.")
+            ) from error
+        return cursor
+
+    def _check_position(self, position: str) -> None:
+        by_id = self.ordering in ("id", "-id")
+        if "\x00" in position or (
+            by_id and not (position.isascii() and position.isdigit() and len(position) < 19)
+        ):
+            raise ValueError(position)

@@ -50,7 +50,7 @@ def once(request: Request, tenant: Tenant, make: Callable[[], Response]) -> Resp
         return make()
     body = request.body
     fingerprint = hashlib.sha256(
-        b"\n".join((request.method.encode(), request.path.encode(), body))
+        b"\n".join(((request.method or "").encode(), request.path.encode(), body))
     ).hexdigest()
     row = _claim(tenant, key, fingerprint)
     if row.status is not None:

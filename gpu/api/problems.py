@@ -140,7 +140,7 @@ def as_problem(error: Exception) -> Problem:
         case exceptions.UnsupportedMediaType():
             return Problem(415, "unsupported_media_type", str(error.detail), _("Send application/json."))
         case exceptions.Throttled():
-            wait = str(int((error.wait or 0) + 1))
+            wait = str(int((getattr(error, "wait", None) or 0) + 1))
             return Problem(
                 429,
                 "throttled",

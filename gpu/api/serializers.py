@@ -55,7 +55,7 @@ class WorkloadIn(Strict):
     args = serializers.ListField(
         child=_text(allow_blank=True, trim_whitespace=False), max_length=MAX_LIST, default=list
     )
-    env = EnvVarIn(many=True, max_length=MAX_LIST, default=list)
+    env = serializers.ListField(child=EnvVarIn(), max_length=MAX_LIST, default=list)
     port = serializers.IntegerField(required=False, allow_null=True, default=None)
     cpu_request = serializers.CharField(max_length=64, default="500m")
     cpu_limit = serializers.CharField(max_length=64, default="1")
@@ -144,4 +144,4 @@ def _merge(base: Any, patch: Any) -> Any:
 def workload_out(workload: WorkloadSpec) -> dict[str, Any]:
     """Return the API form of a workload, the same that WorkloadIn takes."""
     data = workload.to_json()
-    return {name: data[name] for name in WorkloadIn().fields}
+    return {str(name): data[str(name)] for name in WorkloadIn().fields}

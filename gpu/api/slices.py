@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import CharField, QuerySet, Value
 from django.db.models.functions import Concat, Lower
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.utils.translation import gettext as _
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
@@ -334,13 +334,13 @@ class LogView(SliceView):
 def _tenant(actor: access.Actor) -> Tenant:
     membership = access.memberships(actor).first()
     if membership is None:
-        raise access.Http404
+        raise Http404
     return membership.tenant
 
 
 def _place(actor: access.Actor, order: dict[str, Any]) -> tuple[Project, Package]:
     project = access.projects(actor).filter(access.project_key(order["project"])).first()
-    package = Package.objects.filter(slug=order["package"]).first()
+    package = Package.objects.filter(access.any_of(["slug"], [order["package"]])).first()
     errors = {}
     if project is None:
         errors["project"] = [_("There is no such project.")]
@@ -379,10 +379,9 @@ def _filtered(rows: QuerySet[Slice], request: Request) -> QuerySet[Slice]:
         ("project", ("project__public_id", "project__namespace")),
         ("package", ("package__slug",)),
     ):
-        wanted = [text for text in request.query_params.getlist(name) if "\x00" not in text]
-        if request.query_params.getlist(name):
-            found = access.any_of(paths, wanted)
-            rows = rows.filter(found)
+        wanted = request.query_params.getlist(name)
+        if wanted:
+            rows = rows.filter(access.any_of(paths, wanted))
     intents = request.query_params.getlist("intent")
     if intents:
         _known(intents, Slice.Intent.values, "intent")

@@ -22,6 +22,8 @@ class _Throttle(SimpleRateThrottle):
 
     history: list[float]
     now: float
+    num_requests: int | None
+    duration: int | None
 
     def bucket(self, request: Request) -> str | None:
         """Return who is counted."""

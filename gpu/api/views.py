@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.http import Http404
 from drf_spectacular.views import SpectacularJSONAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -84,7 +85,7 @@ class NotFoundView(ApiView):
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         """Answer 404 whatever was sent."""
-        raise as_problem(access.Http404())
+        raise as_problem(Http404())
 
 
 class DocumentView(SpectacularJSONAPIView):
