@@ -138,6 +138,7 @@ class RealTarget(Target):
 
     def start_api(self) -> None:
         self.plane.start_api()
+        self.plane.start_controllers()
 
     def compact(self) -> None:
         self.plane.compact()

@@ -143,10 +143,14 @@ def _kubernetes(folder: Path, say: Callable[[str], None]) -> dict[str, Path]:
 
 
 def _go(folder: Path, say: Callable[[str], None]) -> Path:
-    """A Go that is new enough for the module: the machine's own, else that of a wheel."""
+    """A Go that is new enough for the module."""
     match = re.search(r"^go (\d+)\.(\d+)", (HERE / "go.mod").read_text(), re.MULTILINE)
     assert match is not None, "a go.mod names its Go"  # noqa: S101
-    least = (int(match[1]), int(match[2]))
+    return find_go((int(match[1]), int(match[2])), folder, say)
+
+
+def find_go(least: tuple[int, int], folder: Path, say: Callable[[str], None]) -> Path:
+    """A Go of at least that release: the machine's own, else that of a wheel, kept in `folder`. Raises BuildError."""
     for candidate in (shutil.which("go"), "/usr/local/go/bin/go", "/usr/lib/go/bin/go"):
         if candidate and _go_release(Path(candidate)) >= least:
             return Path(candidate)

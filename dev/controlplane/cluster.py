@@ -94,7 +94,7 @@ class ControlPlane:
         try:
             self.start_etcd()
             self.start_api()
-            self._start_controllers()
+            self.start_controllers()
         except BaseException:
             self.stop()
             raise
@@ -132,6 +132,28 @@ class ControlPlane:
         )  # fmt: skip
         self._wait("kube-apiserver", f"{self.server}/readyz")
 
+    def start_controllers(self) -> None:
+        """Start controller manager and scheduler, again where they run.
+
+        After the API server was away they would come back by themselves, but pause up to half a minute first.
+        """
+        for name in ("kube-controller-manager", "kube-scheduler"):
+            if name in self._children:
+                processes.stop(self._children.pop(name))
+        pki = self.folder / "pki"
+        manager = self.kubeconfig("manager", self.token("manager"))
+        scheduler = self.kubeconfig("scheduler", self.token("scheduler"))
+        self._launch(
+            "kube-controller-manager", self._programs.manager,
+            "--kubeconfig", manager, "--use-service-account-credentials=true",
+            "--service-account-private-key-file", pki / "tokens.key", "--root-ca-file", pki / "ca.crt",
+            "--leader-elect=false", "--secure-port=0", "--node-monitor-grace-period=40s",
+        )  # fmt: skip
+        self._launch(
+            "kube-scheduler", self._programs.scheduler,
+            "--kubeconfig", scheduler, "--leader-elect=false", "--secure-port=0",
+        )  # fmt: skip
+
     def stop_api(self) -> None:
         """Kill the API server, as a power failure would."""
         processes.stop(self._children.pop("kube-apiserver"), first=signal.SIGKILL)
@@ -147,6 +169,7 @@ class ControlPlane:
         if "kube-apiserver" in self._children:
             self.stop_api()
             self.start_api()
+            self.start_controllers()
 
     def check(self) -> None:
         """Raise StartError where one of the processes has ended."""
@@ -169,21 +192,6 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _start_controllers(self) -> None:
-        pki = self.folder / "pki"
-        manager = self.kubeconfig("manager", self.token("manager"))
-        scheduler = self.kubeconfig("scheduler", self.token("scheduler"))
-        self._launch(
-            "kube-controller-manager", self._programs.manager,
-            "--kubeconfig", manager, "--use-service-account-credentials=true",
-            "--service-account-private-key-file", pki / "tokens.key", "--root-ca-file", pki / "ca.crt",
-            "--leader-elect=false", "--secure-port=0", "--node-monitor-grace-period=40s",
-        )  # fmt: skip
-        self._launch(
-            "kube-scheduler", self._programs.scheduler,
-            "--kubeconfig", scheduler, "--leader-elect=false", "--secure-port=0",
-        )  # fmt: skip
 
     def _launch(self, name: str, program: Path, *arguments: object) -> None:
         self._say(f"{name}: starting")
