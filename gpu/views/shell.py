@@ -75,13 +75,14 @@ def show(
 ) -> HttpResponse:
     """Render a page of a project in the tenant's time zone; a poll gets the parts that have changed.
 
-    A template marks its parts with `{% live %}` inside the partial named `part`. The page sends the versions it shows
-    in `X-Seen`; 204 says that nothing has changed, so that nothing moves under the cursor.
+    A template marks its parts with `{% live %}` inside the partial named `part`; one other than `live` also stands
+    for itself. The page sends the versions it shows in `X-Seen`; 204 says that nothing has changed, so that nothing
+    moves under the cursor.
     """
     frame: dict[str, object] = {"shell": shell(actor, project, section), **context}
     with timezone.override(ZoneInfo(project.tenant.time_zone)):
         if "X-Seen" not in request.headers:
-            return render(request, template, frame)
+            return render(request, template if part == "live" else f"{template}#{part}", frame)
         parts: dict[str, tuple[str, str]] = {}
         frame |= {"live_parts": parts, "polling": True}
         render_to_string(f"{template}#{part}", frame, request)

@@ -161,12 +161,6 @@ ACTIONS: dict[str, Callable[[HttpRequest, User, Slice], None]] = {
     "restart": _restart,
     "release": _release,
 }
-DONE = {
-    "stop": gettext_noop("The slice is being stopped."),
-    "start": gettext_noop("The slice is being started."),
-    "restart": gettext_noop("The slice is being restarted."),
-    "release": gettext_noop("The slice is being given back."),
-}
 
 
 @login_required
@@ -189,7 +183,6 @@ def act(request: HttpRequest, public_id: str, action: str) -> HttpResponse:
             except OrderRefused as refusal:
                 error = sentence_of(refusal.sentence, refusal.next_step)
             else:
-                messages.success(request, _(DONE[action]))
                 return redirect("slice", public_id)
     context = {"row": row, "action": action, "error": error, "volume": row.workload.volume}
     if action == "start":
@@ -234,7 +227,6 @@ def change(request: HttpRequest, public_id: str) -> HttpResponse:
         except OrderRefused as refusal:
             explain(form, refusal)
         else:
-            messages.success(request, _("The change is on its way."))
             return redirect("slice", public_id)
     judged = orders.assess_change(row, form.workload or row.workload)
     context: dict[str, object] = {
