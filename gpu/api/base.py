@@ -109,7 +109,7 @@ class Pages(CursorPagination):
         return cursor
 
     def _check_position(self, position: str) -> None:
-        by_id = self.ordering in ("id", "-id")
+        by_id = "".join(self.ordering).lstrip("-") == "id"
         if "\x00" in position or (
             by_id and not (position.isascii() and position.isdigit() and len(position) < 19)
         ):
