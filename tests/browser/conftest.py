@@ -1,8 +1,8 @@
 """Fixtures of the browser tests.
 
-`portal` is the whole portal, once a session, with the demo's people and packages and no slices. The test process and
-the portal's share the test database, so a test may read and write rows; nothing is rolled back, so each test uses
-names of its own. `sign_in("kim@acme.example", language="de")` gives a page of a signed-in person. Screenshots go to
+`portal` is the whole portal, once a session, with the demo's people and packages and no slices, in a database of its
+own. During a browser test Django's models reach that database; nothing is rolled back, so each test uses names of its
+own. `sign_in("kim@acme.example", language="de")` gives a page of a signed-in person. Screenshots go to
 artefacts/screenshots with `shot(page, "name")`; those of failures to artefacts/playwright.
 """
 
@@ -18,7 +18,7 @@ import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from dev.browser import find_or_install
-from tests.browser.whole_portal import WholePortal, database_url, other_database
+from tests.browser.whole_portal import WholePortal, other_number, own_database
 
 ARTEFACTS = Path(__file__).resolve().parent.parent.parent / "artefacts"
 LOCALES = {"en": "en-GB", "de": "de-DE"}
@@ -33,28 +33,27 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 
 
 @pytest.fixture(scope="session")
-def portal(
-    tmp_path_factory: pytest.TempPathFactory, django_db_setup: None, django_db_blocker: Any
-) -> Iterator[WholePortal]:
+def portal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholePortal]:
     """The whole portal, running."""
-    from django.conf import settings
-    from django.db import connection
-
     logs = ARTEFACTS / "browser-logs"
     shutil.rmtree(logs, ignore_errors=True)
-    database = database_url(connection.settings_dict)
-    started = WholePortal(
-        tmp_path_factory.mktemp("portal"), logs, database, other_database(settings.REDIS_URL)
-    )
+    database_url, redis_url = own_database(os.environ["DATABASE_URL"]), other_number(os.environ["REDIS_URL"])
+    started = WholePortal(tmp_path_factory.mktemp("portal"), logs, database_url, redis_url)
     yield started
     started.stop()
 
 
 @pytest.fixture(autouse=True)
-def _open_database(django_db_blocker: Any) -> Iterator[None]:
-    """Let the test reach the portal's database, without the transaction that other processes could not see."""
+def _open_database(portal: WholePortal, django_db_blocker: Any) -> Iterator[None]:
+    """Let the test reach the portal's database, without a transaction that other processes could not see."""
+    from django.db import connection
+
     with django_db_blocker.unblock():
+        connection.close()
+        before, connection.settings_dict["NAME"] = connection.settings_dict["NAME"], portal.database
         yield
+        connection.close()
+        connection.settings_dict["NAME"] = before
 
 
 @pytest.fixture(autouse=True)

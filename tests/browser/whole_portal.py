@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import redis
 
 from dev import processes, stack
@@ -22,16 +23,17 @@ from dev.supervisor import tail
 class WholePortal:
     """Sandbox cluster, web, worker, watcher and beat on free ports; the demo's tenants and packages, no slices.
 
-    `url` is where the pages are, `logins` what seed_demo wrote (password, logins, api_token), `logs` the folder of
-    the logs, `kubeconfig("admin")` the sandbox's.
+    `url` is where the pages are, `database` the database's name, `logins` what seed_demo wrote (password, logins,
+    api_token), `logs` the folder of the logs, `kubeconfig("admin")` the sandbox's.
     """
 
     def __init__(self, folder: Path, logs: Path, database_url: str, redis_url: str) -> None:
         self._folder = folder
         self.logs = logs
         self._running: dict[str, processes.Process] = {}
-        self._sandbox_port, web_port = _free_port(), _free_port()
-        self.url = f"http://{stack.HOST}:{web_port}"
+        self._sandbox_port, self._web_port = _free_port(), _free_port()
+        self.url = f"http://{stack.HOST}:{self._web_port}"
+        self.database = urlsplit(database_url).path.strip("/")
         self.env = os.environ | {
             "PORTAL_ENV": "demo",
             "DATA_DIR": str(folder),
@@ -47,11 +49,11 @@ class WholePortal:
             self._wait(
                 "sandbox", lambda: self.kubeconfig().exists() and stack.answers(self._sandbox_port, "/readyz")
             )
-            self._seed()
-            self._web_port = web_port
+            self.manage("migrate", "--no-input")
+            self.manage("seed_demo", "--no-slices")
             for name in ("web", "worker", "watcher", "beat"):
                 self.start(name)
-            self._wait("web", lambda: stack.answers(web_port, "/healthz"))
+            self._wait("web", lambda: stack.answers(self._web_port, "/healthz"))
         except BaseException:
             self.stop()
             raise
@@ -95,12 +97,14 @@ class WholePortal:
     def _log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
-    def _seed(self) -> None:
-        command = [sys.executable, "manage.py", "seed_demo", "--no-slices"]
+    def manage(self, *arguments: str) -> str:
+        """Run a management command against the portal's database; returns what it printed."""
+        command = [sys.executable, "manage.py", *arguments]
         answer = subprocess.run(
             command, cwd=stack.ROOT, env=self.env, capture_output=True, text=True, check=False
         )
         assert answer.returncode == 0, answer.stderr
+        return answer.stdout
 
     def _wait(self, name: str, ready: Callable[[], bool], seconds: float = 60.0) -> None:
         deadline = time.monotonic() + seconds
@@ -110,17 +114,20 @@ class WholePortal:
             time.sleep(0.05)
 
 
-def other_database(redis_url: str) -> str:
+def own_database(database_url: str) -> str:
+    """The address of a new, empty database `browser` on the same server; one of an earlier run is dropped."""
+    address = urlunsplit(urlsplit(database_url)._replace(path="/browser"))
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("DROP DATABASE IF EXISTS browser WITH (FORCE)")
+        connection.execute("CREATE DATABASE browser")
+    return address
+
+
+def other_number(redis_url: str) -> str:
     """The same Redis server, another of its numbered databases: leftover tasks of other tests must not run here."""
     parts = urlsplit(redis_url)
     number = (int(parts.path.strip("/") or 0) + 8) % 16
     return urlunsplit(parts._replace(path=f"/{number}"))
-
-
-def database_url(settings: dict[str, Any]) -> str:
-    """The address of a Django database setting."""
-    user, password = (quote(str(settings[name]), safe="") for name in ("USER", "PASSWORD"))
-    return f"postgres://{user}:{password}@{settings['HOST']}:{settings['PORT']}/{settings['NAME']}"
 
 
 def _free_port() -> int:
