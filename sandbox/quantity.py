@@ -1,11 +1,12 @@
 """Kubernetes quantities, exactly: how the API server reads them and how it stores them."""
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 
 _BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
 _DECIMAL = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:([KMGTPE]i)|([numkMGTPE]?)|[eE]([+-]?\d+))")
+_EXACT = Context(prec=60, rounding=ROUND_CEILING)
 PATTERN = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 """The expression that the API server quotes when it refuses a quantity."""
 
@@ -24,13 +25,17 @@ def _split(text: str) -> tuple[Decimal, str]:
 
 def parse(text: str | int | float) -> Decimal:
     """The value in base units (cores, bytes, count), never below nano. ValueError for anything else."""
-    return _split(str(text).strip())[0].quantize(Decimal("1e-9"), rounding=ROUND_CEILING)
+    return _rounded(_split(str(text).strip())[0])
+
+
+def _rounded(value: Decimal) -> Decimal:
+    return value.quantize(Decimal("1e-9"), context=_EXACT)
 
 
 def canonical(text: str | int | float) -> str:
     """The text the API server stores: "8192Mi" becomes "8Gi", "0.5" becomes "500m", "1000m" becomes "1"."""
     value, style = _split(str(text).strip())
-    return render(value.quantize(Decimal("1e-9"), rounding=ROUND_CEILING), style)
+    return render(_rounded(value), style)
 
 
 def render(value: Decimal, style: str = "DecimalSI") -> str:

@@ -51,6 +51,7 @@ class Sandbox:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._store: Store | None = None
+        self._registry: Registry | None = None
         self._server: Server | None = None
         self._service: Service | None = None
 
@@ -79,13 +80,20 @@ class Sandbox:
         """A kubeconfig of the portal's service account."""
         return self._kubeconfig_dir / "portal.kubeconfig"
 
+    @property
+    def registry(self) -> Registry:
+        """The objects, for those in the same process. RuntimeError while the sandbox does not run."""
+        if self._registry is None:
+            raise RuntimeError("the sandbox is not running")
+        return self._registry
+
     def start(self) -> "Sandbox":
         """Start everything; returns when the API answers and the nodes are registered."""
         self.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._kubeconfig_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         tokens = self._tokens()
         self._store = Store(self.data_dir / "objects.sqlite")
-        registry = Registry(self._store, Schema())
+        registry = self._registry = Registry(self._store, Schema())
         seed(registry, self._deploy_dir)
         users = {tokens["admin"]: ADMIN, tokens["portal"]: service_account(*PORTAL)}
         self._service = Service(registry, Auth(self._store, users), self._bookmark_seconds)
@@ -112,13 +120,11 @@ class Sandbox:
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
         self._store.close()
-        self._store = self._server = self._service = None
+        self._store = self._registry = self._server = self._service = None
 
     def compact(self) -> int:
         """Forget the history of changes, so that older watches get 410."""
-        if self._store is None:
-            raise RuntimeError("the sandbox is not running")
-        return self._store.compact()
+        return self.registry.store.compact()
 
     def __enter__(self) -> "Sandbox":
         return self.start()

@@ -8,7 +8,7 @@ import yaml
 
 from sandbox.api import ApiError, Obj
 from sandbox.auth import ADMIN
-from sandbox.cel import Cel
+from sandbox.cel import Cel, CelError
 from sandbox.kinds import BY_KIND
 from sandbox.registry import Registry
 from sandbox.writes import Call
@@ -47,14 +47,14 @@ def documents(folder: Path) -> Iterator[tuple[Path, Obj]]:
                 yield path, document
 
 
-def _check_policy(path: Path, policy: Obj) -> None:
+def _check_policy(path: Path, policy: Obj, cel: Cel) -> None:
     spec = policy["spec"]
     if "paramKind" in spec:
         raise SeedError(f"{path}: policies with parameters are not supported by the sandbox")
     for rule in [*spec.get("matchConditions", []), *spec.get("variables", []), *spec.get("validations", [])]:
         try:
-            Cel().compile(rule["expression"])
-        except Exception as error:
+            cel.compile(rule["expression"])
+        except CelError as error:
             raise SeedError(f"{path}: {policy['metadata']['name']}: {error}") from error
 
 
@@ -65,9 +65,10 @@ def seed(registry: Registry, folder: Path | None) -> None:
         _apply(registry, namespace, "kube-apiserver")
     if folder is None:
         return
+    cel = Cel()
     for path, document in documents(folder):
         if document["kind"] == "ValidatingAdmissionPolicy":
-            _check_policy(path, document)
+            _check_policy(path, document, cel)
         try:
             _apply(registry, document, "kubectl")
         except ApiError as error:

@@ -439,12 +439,14 @@ class TestWatches:
         assert marks[-1]["kind"] == "ConfigMap"
         assert int(marks[-1]["metadata"]["resourceVersion"]) >= int(version)
 
-    def test_initial_events(self, admin: Client, namespace: str) -> None:
+    def test_initial_events(self, cluster: Target, admin: Client, namespace: str) -> None:
+        if cluster.name == "controlplane":
+            pytest.skip("its etcd 3.5 has no progress requests, which this needs")
         made(admin.create(config_map(namespace)))
         lines = watch(
             admin,
             path_for("v1", "ConfigMap", namespace),
-            2,
+            5,
             sendInitialEvents="true",
             resourceVersionMatch="NotOlderThan",
             allowWatchBookmarks="true",
