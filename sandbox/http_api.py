@@ -132,6 +132,7 @@ class HttpApi:
                 items, version = self._list(kind)
                 present = {item["metadata"]["uid"]: item for item in items}
                 for uid in known.keys() - present.keys():
+                    self._gone(known[uid])
                     changes.put(("DELETED", known[uid]))
                 for uid, item in present.items():
                     changes.put(("MODIFIED" if uid in known else "ADDED", item))
@@ -179,12 +180,17 @@ class HttpApi:
                     continue
                 if change["type"] == "DELETED":
                     known.pop(obj["metadata"]["uid"], None)
+                    self._gone(obj)
                 else:
                     known[obj["metadata"]["uid"]] = obj
                 changes.put((change["type"], obj))
         finally:
             connection.close()
         return version
+
+    def _gone(self, obj: Obj) -> None:
+        if obj["kind"] == "Pod":
+            self.logbook.forget(obj["metadata"]["namespace"], obj["metadata"]["name"])
 
     def acting(self, component: str) -> "HttpApi":
         """A real server knows the token's account and no other."""

@@ -81,9 +81,9 @@ class Kubelet(Controller):
             _stop(known)
             del self._pods[(namespace, name)]
             known = None
-        if pod is None or is_silent(
-            self.cache.get("Node", None, pod["spec"]["nodeName"]), self.options.silent_nodes
-        ):
+        if pod is None or pod["spec"].get("nodeName") not in self.nodes:
+            return None
+        if is_silent(self.cache.get("Node", None, pod["spec"]["nodeName"]), self.options.silent_nodes):
             return None
         if is_going(pod):
             self._end(pod, known)

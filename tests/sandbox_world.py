@@ -2,6 +2,7 @@
 
 import copy
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -51,6 +52,17 @@ def until[T](question: Callable[[], T], seconds: float = 5.0) -> T:
         time.sleep(0.01)
 
 
+class Faults(logging.Handler):
+    """Collects what the controllers log as their own failure."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
 class World:
     """The pretended cluster, with short pauses."""
 
@@ -70,6 +82,8 @@ class World:
         seed(registry, DEPLOY if self.policies else DEPLOY / "deviceclasses")
         self.api: Api = LocalApi(registry, ADMIN)
         self.stop = threading.Event()
+        self.faults = Faults()
+        logging.getLogger("sandbox").addHandler(self.faults)
         self.threads = run_all(self.api, self.stop, self.options)
 
     def close(self) -> None:
@@ -79,6 +93,8 @@ class World:
             thread.join(5.0)
         assert not any(thread.is_alive() for thread in self.threads)
         self.store.close()
+        logging.getLogger("sandbox").removeHandler(self.faults)
+        assert not self.faults.lines
 
     def namespace(
         self, name: str = "acme-ai", hard: dict[str, str] | None = None, project: bool = False

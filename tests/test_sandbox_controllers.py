@@ -1,11 +1,14 @@
 """The sandbox's controllers for workloads: Deployments, ReplicaSets, claims, volumes, garbage, namespaces."""
 
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.sandbox_world import DEFAULT_HARD, DEVICES, IMAGE, World, condition, until
+from sandbox.devices import used_by
+from tests.sandbox_world import CLASSES, DEFAULT_HARD, DEVICES, IMAGE, World, condition, until
 
 
 @pytest.fixture
@@ -270,3 +273,60 @@ def test_running_pods_go_on_after_a_restart(tmp_path: Path) -> None:
     assert len(world.api.list("ResourceClaim")) == 2
     assert world.restarts("bad")
     world.close()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_whatever_is_done_the_cluster_settles(seed: int) -> None:
+    """Forty random acts of two tenants at once; then every card, claim, pod and quota must add up."""
+    chance = random.Random(seed)  # noqa: S311
+    world = World(nodes=2, crash_after=0.05, crash_backoff=0.1)
+    world.namespace(hard={DEVICES.format(size): "4" for size in CLASSES} | {"pods": "6"})
+    asked: dict[str, int] = {}
+    for number in range(40):
+        act = chance.choice(("order", "order", "stop", "start", "change", "kill", "release"))
+        app = chance.choice(sorted(asked)) if asked else ""
+        if act == "order" or not app:
+            app = f"app-{number}"
+            world.slice(app, size=chance.choice(sorted(CLASSES)))
+            asked[app] = 1
+        elif act in ("stop", "start"):
+            asked[app] = 0 if act == "stop" else 1
+            world.change("Deployment", app, lambda obj, n=asked[app]: obj["spec"].update(replicas=n))
+        elif act == "change":
+            image = f"registry.example.test/team/app:{number}"
+            world.change(
+                "Deployment",
+                app,
+                lambda obj, i=image: obj["spec"]["template"]["spec"]["containers"][0].update(image=i),
+            )
+        elif act == "kill":
+            for pod in world.pods(app):
+                world.api.delete("Pod", "acme-ai", pod["metadata"]["name"])
+        else:
+            world.api.delete("Deployment", "acme-ai", app)
+            world.api.delete("ResourceClaimTemplate", "acme-ai", f"{app}-gpu")
+            del asked[app]
+        time.sleep(chance.choice((0.0, 0.01, 0.05)))
+    until(lambda: _is_settled(world, asked), 20.0)
+    world.close()
+
+
+def _is_settled(world: World, asked: dict[str, int]) -> bool:
+    pods, claims = world.api.list("Pod"), world.api.list("ResourceClaim")
+    taken = used_by(claims)
+    assert all(amounts["memory"] <= 32 * 2**30 and amounts["cores"] <= 100 for amounts in taken.values())
+    allocated = [claim for claim in claims if (claim.get("status") or {}).get("allocation")]
+    running = [pod for pod in pods if condition(pod, "Ready").get("status") == "True"]
+    waiting = [pod for pod in pods if condition(pod, "PodScheduled").get("status") == "False"]
+    refused = [pod for pod in pods if not (pod["status"].get("resourceClaimStatuses"))]
+    quota = world.api.list("ResourceQuota")[0]["status"]["used"]
+    wanted = sum(asked.values())
+    return (
+        len(pods) == min(wanted, 6)
+        and len(running) + len(waiting) + len(refused) == len(pods)
+        and len(allocated) == len(running)
+        and len(claims) == len(running) + len(waiting)
+        and sum(int(quota[DEVICES.format(size)]) for size in CLASSES) == len(claims)
+        and int(quota["pods"]) == len(pods)
+        and {d["metadata"]["name"] for d in world.api.list("Deployment")} == set(asked)
+    )

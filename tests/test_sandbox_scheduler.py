@@ -207,6 +207,30 @@ def test_silent_node_is_tainted_and_its_pods_are_not_ready() -> None:
     world.close()
 
 
+def test_pods_leave_a_lost_node_after_the_time_they_tolerate() -> None:
+    world = World(nodes=2, lease_renewal=0.2, node_grace=0.8)
+    world.namespace(hard=HARD)
+    tolerated = [{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}]
+    tolerations = [{**one, "tolerationSeconds": 1} for one in tolerated]
+    world.deployment("web", claim=False, pod={"tolerations": tolerations})
+    old = world.running("web")
+    silent = {"sandbox.gpu-portal/silent": "true"}
+    world.change("Node", old["spec"]["nodeName"], lambda n: n["metadata"].update(annotations=silent), None)
+    new = until(
+        lambda: next(
+            (p for p in world.pods("web") if p["spec"].get("nodeName") != old["spec"]["nodeName"]), None
+        ),
+        8.0,
+    )
+    assert new is not None
+    gone = world.api.get("Pod", "acme-ai", old["metadata"]["name"])
+    assert gone is not None
+    assert gone["metadata"]["deletionTimestamp"]  # only its kubelet could end it
+    world.change("Node", old["spec"]["nodeName"], lambda n: n["metadata"].update(annotations={}), None)
+    until(lambda: world.api.get("Pod", "acme-ai", old["metadata"]["name"]) is None)
+    world.close()
+
+
 # The pure part.
 
 

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 type Key = tuple[str | None, str]
 
 REMEMBERED_DELETIONS = 4096
+SERVER_PAUSE = 1.0
 
 
 class Retry(Exception):
@@ -327,6 +328,9 @@ class Engine:
             self.queue.retry(name, key)
         except ApiError as error:
             if error.status == 404:  # gone meanwhile, or its namespace: the watch tells
+                return
+            if error.status >= 500:  # the server is away or unwell: no reason to look ever later
+                self.queue.add(name, key, SERVER_PAUSE)
                 return
             if error.status != 409:
                 log.warning("%s %s: %s", name, key, error)

@@ -7,10 +7,6 @@ from sandbox.api import Obj
 from sandbox.controllers.engine import Controller
 from sandbox.controllers.objects import name_of, namespace_of
 
-COUNTED = frozenset(
-    {"Pod", "ResourceClaim", "PersistentVolumeClaim", "Service", "ConfigMap", "Secret", "Deployment", "Job"}
-)
-
 
 class QuotaStatus(Controller):
     """The ResourceQuota controller."""
@@ -21,9 +17,12 @@ class QuotaStatus(Controller):
         if obj["kind"] == "ResourceQuota":
             if change != "DELETED":
                 self.enqueue(namespace_of(obj), name_of(obj))
-        elif obj["kind"] in COUNTED and (change != "MODIFIED" or _use(before) != _use(obj)):
-            for quota in self.cache.list("ResourceQuota", namespace_of(obj)):
-                self.enqueue(namespace_of(quota), name_of(quota))
+            return
+        namespace = namespace_of(obj)
+        quotas = self.cache.list("ResourceQuota", namespace) if namespace else ()
+        if quotas and (change != "MODIFIED" or _use(before) != _use(obj)):
+            for quota in quotas:
+                self.enqueue(namespace, name_of(quota))
 
     def reconcile(self, namespace: str | None, name: str) -> float | None:
         # Asked of the API, the quota first: admission writes the status too, and whoever read before the
