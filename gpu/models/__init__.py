@@ -4,18 +4,28 @@ from gpu.models.api import IdempotentAnswer
 from gpu.models.catalogue import Package
 from gpu.models.observed import Observed, WatchState
 from gpu.models.orders import LogCopy, Order, Slice, TimelineEntry
+from gpu.models.pulls import ModelCheck, ModelOnVolume, ModelPull, ModelShelf, SliceReceipt
 from gpu.models.quotas import ComputePool, Entitlement, QuotaState
+from gpu.models.rules import HouseRegistry, ImageRule, OrderPolicy
 
 __all__ = [
     "ComputePool",
     "Entitlement",
+    "HouseRegistry",
     "IdempotentAnswer",
+    "ImageRule",
     "LogCopy",
+    "ModelCheck",
+    "ModelOnVolume",
+    "ModelPull",
+    "ModelShelf",
     "Observed",
     "Order",
+    "OrderPolicy",
     "Package",
     "QuotaState",
     "Slice",
+    "SliceReceipt",
     "TimelineEntry",
     "WatchState",
 ]

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from gpu.manifests import PackageTerms, SliceSpec, WorkloadSpec
 from gpu.models.catalogue import Package
+from gpu.models.sending import SentRow
 from tenants.models import Project, Tenant, public_id
 
 
@@ -59,24 +60,13 @@ class Order(models.Model):
         return self.public_id
 
 
-class Slice(models.Model):
-    """The thing ordered: its workload and its intent.
-
-    `generation` counts the changes of intent, `applied_generation` is the one the cluster has accepted. A row whose two
-    numbers differ is work to do; the row is the queue.
-    """
+class Slice(SentRow):
+    """The thing ordered: its workload and its intent."""
 
     class Intent(models.TextChoices):
         RUN = "run", _("run")
         STOP = "stop", _("stop")
         RELEASE = "release", _("release")
-
-    class Action(models.TextChoices):
-        PENDING = "pending", _("to be sent")
-        APPLIED = "applied", _("accepted by the cluster")
-        RETRYING = "retrying", _("being tried again")
-        REFUSED = "refused", _("refused")
-        NEEDS_OPERATOR = "needs_operator", _("needs an operator")
 
     public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_slice_id)
     project = models.ForeignKey(
@@ -96,20 +86,6 @@ class Slice(models.Model):
     intent = models.CharField(_("intent"), max_length=10, choices=Intent, default=Intent.RUN)
     delete_volume = models.BooleanField(_("delete the volume at release"), default=False)
     restarts = models.PositiveIntegerField(_("restarts asked for"), default=0)
-    generation = models.PositiveIntegerField(_("generation"), default=1)
-    applied_generation = models.PositiveIntegerField(_("generation accepted"), default=0)
-    action = models.CharField(_("own action"), max_length=16, choices=Action, default=Action.PENDING)
-    action_code = models.CharField(max_length=60, blank=True)
-    action_message = models.TextField(blank=True)
-    action_policy = models.CharField(max_length=253, blank=True)
-    action_at = models.DateTimeField(null=True, blank=True)
-    attempts = models.PositiveIntegerField(
-        default=0, help_text="Handled failures since the last change of intent."
-    )
-    lost_runs = models.PositiveSmallIntegerField(
-        default=0, help_text="Runs that began and whose worker died."
-    )
-    retry_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(_("ordered"), default=timezone.now, editable=False)
     changed_at = models.DateTimeField(_("intent changed"), default=timezone.now)
     ended_at = models.DateTimeField(_("ended"), null=True, blank=True)
