@@ -1,6 +1,5 @@
 """Pretended machines with pretended cards: what a node and its driver publish, and what silence leads to."""
 
-import threading
 import time
 from collections.abc import Sequence
 
@@ -126,13 +125,11 @@ class NodeAgent(Controller):
         super().__init__(engine)
         self.specs = {spec.name: spec for spec in specs}
         self.address = address
-        self.registered = threading.Event()
 
     def start(self) -> None:
         for name in self.specs:
             self.reconcile(None, name)
             self.enqueue(None, name, self.options.lease_renewal)
-        self.registered.set()
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
         if obj["kind"] == "Node" and name_of(obj) in self.specs:

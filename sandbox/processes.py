@@ -46,7 +46,8 @@ class Process:
         self._on_exit(code if code >= 0 else 128 - code, message)
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL where it does not end within two seconds."""
+        """SIGTERM, and SIGKILL where it does not end within two seconds. What it still says is not heard."""
+        self._on_output = lambda line: None
         self._child.terminate()
         try:
             self._child.wait(STOP_SECONDS)

@@ -91,8 +91,8 @@ class Deployments(Controller):
     def _bring_up(self, deployment: Obj, owned: Sequence[Obj], new: Obj | None) -> Obj:
         """The ReplicaSet of the present template, made or scaled as asked, with its revision."""
         replicas = int(deployment["spec"].get("replicas", 1))
-        revisions = [_revision(found) for found in owned if found is not new]
-        revision = str(max([*revisions, 0]) + 1)
+        newest = max([_revision(found) for found in owned if found is not new], default=0)
+        revision = str(max(newest + 1, _revision(new) if new is not None else 0))
         wanted = _copied_annotations(deployment) | {REVISION: revision} | _replica_annotations(replicas)
         if new is None:
             new = self.api.create(_new_replica_set(deployment, wanted))
@@ -102,19 +102,16 @@ class Deployments(Controller):
             progressing["message"] = f'Created new replica set "{name_of(new)}"'
             self._set_up(deployment, revision, progressing)
             return new
-        if new["metadata"].get("annotations", {}).items() != wanted.items():
-            keep = _revision(new) > int(revision)
-            wanted[REVISION] = str(_revision(new)) if keep else revision
-            if new["metadata"].get("annotations") != wanted:
-                updated = changed_copy(new)
-                updated["metadata"]["annotations"] = wanted
-                new = self.api.update(updated)
+        if new["metadata"].get("annotations") != wanted:
+            updated = changed_copy(new)
+            updated["metadata"]["annotations"] = wanted
+            new = self.api.update(updated)
         if new["spec"].get("replicas", 1) != replicas:
             new = self._scale(deployment, new, replicas)
         progressing = _condition("Progressing", "True", "FoundNewReplicaSet")
         progressing["message"] = f'Found new replica set "{name_of(new)}"'
         known = condition(deployment.get("status", {}).get("conditions") or [], "Progressing")
-        self._set_up(deployment, wanted[REVISION], None if known else progressing)
+        self._set_up(deployment, revision, None if known else progressing)
         return new
 
     def _set_up(self, deployment: Obj, revision: str, progressing: Obj | None) -> None:

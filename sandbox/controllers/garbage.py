@@ -6,7 +6,6 @@ from sandbox.controllers.objects import changed_copy, is_going, name_of, namespa
 from sandbox.kinds import BY_KIND, KINDS
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-NAMESPACE_FINALIZER = "kubernetes"
 NAMESPACED = tuple(kind.kind for kind in KINDS if kind.namespaced and {"list", "delete"} <= set(kind.verbs))
 
 

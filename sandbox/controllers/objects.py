@@ -3,7 +3,6 @@
 import copy
 import hashlib
 import json
-import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -37,12 +36,6 @@ def stamp(seconds: float) -> str:
 def changed_copy(obj: Obj) -> Obj:
     """A copy that may be changed; what the cache holds may not."""
     return copy.deepcopy(obj)
-
-
-def meta(obj: Obj) -> Obj:
-    """The object's metadata."""
-    found: Obj = obj["metadata"]
-    return found
 
 
 def name_of(obj: Obj) -> str:
@@ -123,8 +116,3 @@ def template_hash(template: Obj) -> str:
     """Ten letters for a pod template. Not Kubernetes' own hash, which depends on Go's memory layout."""
     digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).digest()
     return "".join(ALPHABET[byte % len(ALPHABET)] for byte in digest[:10])
-
-
-def suffix(length: int = 5) -> str:
-    """A random end for a generated name."""
-    return "".join(random.choice(ALPHABET) for _ in range(length))
