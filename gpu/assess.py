@@ -117,7 +117,7 @@ def assess(
     never = tuple(
         item for item in shortages if (hard := rooms[item.key].hard) is not None and item.needed > hard
     )
-    slices, claims = cards()
+    slices, claims = cards(project.namespace)
     return Assessment(
         package=package,
         documents=documents,

@@ -9,11 +9,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, Subquery
 from django.utils import timezone
 
 from gpu.diagnosis import Seen
 from gpu.models import Observed, WatchState
+from tenants.models import FIRST_CLUSTER, Project
 
 APP_KINDS = (
     "Deployment",
@@ -32,6 +33,14 @@ WATCHED_KINDS = (*APP_KINDS, *PROJECT_KINDS, *CLUSTER_KINDS, "Event")
 Object = Mapping[str, Any]
 
 
+ClusterKey = int | Subquery
+
+
+def cluster_of(namespace: str) -> Subquery:
+    """Return, for a query, the cluster of a project's namespace, which is the project's in all clusters."""
+    return Subquery(Project.objects.filter(namespace=namespace).values("cluster")[:1])
+
+
 @dataclass(frozen=True)
 class Freshness:
     """How old the facts are. `as_of` is the oldest sign of life among all watches; None before the first."""
@@ -46,10 +55,10 @@ class Freshness:
         return self.age_s is None or self.age_s > settings.STALE_AFTER_S
 
 
-def freshness(now: datetime | None = None) -> Freshness:
-    """Return how old the facts are; `reachable` is False while a watch fails or the watcher is silent."""
+def freshness(now: datetime | None = None, *, cluster: ClusterKey = FIRST_CLUSTER) -> Freshness:
+    """Return how old the facts of a cluster are; `reachable` is False while a watch fails or the watcher is silent."""
     now = now or timezone.now()
-    states = list(WatchState.objects.filter(kind__in=WATCHED_KINDS))
+    states = list(WatchState.objects.filter(cluster=cluster, kind__in=WATCHED_KINDS))
     if len(states) < len(WATCHED_KINDS) or any(state.seen_at is None for state in states):
         return Freshness(None, None, reachable=not any(state.failing_since for state in states))
     as_of = min(state.seen_at for state in states if state.seen_at is not None)
@@ -92,8 +101,10 @@ class ProjectFacts:
 def project_facts(
     namespace: str, apps: Collection[str] | None = None, *, events: bool = True
 ) -> ProjectFacts:
-    """Read what was seen in `namespace`, of all apps or only of `apps`, in at most three queries."""
-    rows = Observed.objects.filter(namespace=namespace, kind__in=(*APP_KINDS, *PROJECT_KINDS))
+    """Read what was seen in a project's namespace, of all apps or only of `apps`, in at most three queries."""
+    cluster = cluster_of(namespace)
+    of_cluster = Observed.objects.filter(cluster=cluster)
+    rows = of_cluster.filter(namespace=namespace, kind__in=(*APP_KINDS, *PROJECT_KINDS))
     if apps is not None:
         rows = rows.filter(Q(app__in=apps) | Q(kind__in=PROJECT_KINDS))
     by_app: dict[str, dict[str, list[Object]]] = defaultdict(lambda: defaultdict(list))
@@ -108,11 +119,11 @@ def project_facts(
                 uids.append(uid)
     by_uid: dict[str, list[Object]] = defaultdict(list)
     if events and uids:
-        found = Observed.objects.filter(involved_uid__in=uids).values_list("involved_uid", "data")
+        found = of_cluster.filter(involved_uid__in=uids).values_list("involved_uid", "data")
         for uid, data in found:
             by_uid[uid].append(data)
     return ProjectFacts(
-        freshness=freshness(),
+        freshness=freshness(cluster=cluster),
         by_app=by_app,
         quotas=of_project["ResourceQuota"],
         limit_ranges=of_project["LimitRange"],
@@ -120,8 +131,7 @@ def project_facts(
     )
 
 
-def cards() -> tuple[list[Object], list[Object]]:
-    """Return every ResourceSlice and every ResourceClaim of the cluster, for counting capacity only."""
-    slices = list(Observed.objects.filter(kind="ResourceSlice").values_list("data", flat=True))
-    claims = list(Observed.objects.filter(kind="ResourceClaim").values_list("data", flat=True))
-    return slices, claims
+def cards(namespace: str) -> tuple[list[Object], list[Object]]:
+    """Return every ResourceSlice and ResourceClaim of the cluster of a project's namespace, to count capacity only."""
+    rows = Observed.objects.filter(cluster=cluster_of(namespace)).values_list("data", flat=True)
+    return list(rows.filter(kind="ResourceSlice")), list(rows.filter(kind="ResourceClaim"))

@@ -5,19 +5,20 @@ from __future__ import annotations
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError
 from gpu.cluster.logs import fetch_log
-from gpu.link import cluster as connected
+from gpu.link import reach
 from gpu.logcopies import store_log
 from gpu.models import LogCopy
 
 
 def fetch(slice_pk: int, cluster: Cluster | None = None) -> None:
     """Fetch and keep the log of the slice; a failure is kept as its code, the text at hand stays."""
-    copy = LogCopy.objects.select_related("slice__project").filter(slice=slice_pk).first()
+    copy = LogCopy.objects.select_related("slice__project__cluster").filter(slice=slice_pk).first()
     if copy is None:
         return
     row = copy.slice
     try:
-        text = fetch_log(cluster or connected(), row.project.namespace, row.app, previous=copy.previous)
+        with reach(row.project.cluster, cluster) as reached:
+            text = fetch_log(reached, row.project.namespace, row.app, previous=copy.previous)
     except ClusterError as error:
         store_log(row, "", error.code)
     else:

@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from gpu.models import Observed, WatchState
 from gpu.names import LABEL_NAME
+from tenants.models import FIRST_CLUSTER, Cluster
 
 Object = Mapping[str, Any]
 
@@ -35,10 +36,11 @@ def prune(obj: Object) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-def row_of(kind: str, obj: Object) -> Observed:
-    """Return the unsaved row of a cluster object."""
+def row_of(kind: str, obj: Object, cluster: int = FIRST_CLUSTER) -> Observed:
+    """Return the unsaved row of an object of a cluster (its row's key)."""
     metadata = obj["metadata"]
     return Observed(
+        cluster_id=cluster,
         kind=kind,
         namespace=metadata.get("namespace") or "",
         name=metadata["name"],
@@ -61,19 +63,24 @@ def _storable(value: Any) -> Any:
 
 
 class RowSink:
-    """Takes what the watcher sees of any kind. Safe to use from one thread a kind."""
+    """Takes what the watcher of one cluster sees of any kind. Safe to use from one thread a kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: int = FIRST_CLUSTER) -> None:
+        self.cluster = cluster
         self._alive: dict[str, float] = {}
+
+    def states(self, *kinds: str) -> QuerySet[WatchState]:
+        """The rows of this cluster's watches of `kinds`."""
+        return WatchState.objects.filter(cluster=self.cluster, kind__in=kinds)
 
     def replace(self, kind: str, items: Sequence[Object], resource_version: str) -> None:
         """Make the rows of `kind` exactly `items`."""
-        rows = [row_of(kind, item) for item in items]
+        rows = [row_of(kind, item, self.cluster) for item in items]
         with transaction.atomic():
             keep = {(row.namespace, row.name) for row in rows}
             gone = [
                 pk
-                for pk, namespace, name in Observed.objects.filter(kind=kind)
+                for pk, namespace, name in Observed.objects.filter(cluster=self.cluster, kind=kind)
                 .values_list("pk", "namespace", "name")
                 .iterator()
                 if (namespace, name) not in keep
@@ -81,7 +88,7 @@ class RowSink:
             for start in range(0, len(gone), BATCH):
                 Observed.objects.filter(pk__in=gone[start : start + BATCH]).delete()
             _save(rows)
-            state, _created = WatchState.objects.get_or_create(kind=kind)
+            state, _created = WatchState.objects.get_or_create(cluster_id=self.cluster, kind=kind)
             state.resource_version = resource_version
             state.listed_at = state.seen_at = timezone.now()
             state.failing_since = None
@@ -91,13 +98,14 @@ class RowSink:
 
     def upsert(self, kind: str, obj: Object) -> None:
         """Take in one object, new or changed."""
-        _save([row_of(kind, obj)])
+        _save([row_of(kind, obj, self.cluster)])
 
     def remove(self, kind: str, obj: Object) -> None:
         """Take out one object; an object of the same name that was made since stays."""
         metadata = obj["metadata"]
         Observed.objects.filter(
             Q(uid=metadata.get("uid") or "") | Q(uid=""),
+            cluster=self.cluster,
             kind=kind,
             namespace=metadata.get("namespace") or "",
             name=metadata["name"],
@@ -105,7 +113,7 @@ class RowSink:
 
     def progress(self, kind: str, resource_version: str) -> None:
         """Note how far the watch is."""
-        WatchState.objects.filter(kind=kind).update(
+        self.states(kind).update(
             resource_version=resource_version, seen_at=timezone.now(), failing_since=None, error_code=""
         )
 
@@ -114,16 +122,14 @@ class RowSink:
         now = time.monotonic()
         if now - self._alive.get(kind, 0.0) >= 1.0:
             self._alive[kind] = now
-            WatchState.objects.filter(kind=kind).update(
-                seen_at=timezone.now(), failing_since=None, error_code=""
-            )
+            self.states(kind).update(seen_at=timezone.now(), failing_since=None, error_code="")
 
     def failed(self, kind: str, error: Exception) -> None:
         """Note that the watch of `kind` fails, and since when."""
         code = str(getattr(error, "code", "") or error.__class__.__name__)[:60]
-        WatchState.objects.get_or_create(kind=kind)
-        WatchState.objects.filter(kind=kind).update(error_code=code)
-        WatchState.objects.filter(kind=kind, failing_since=None).update(failing_since=timezone.now())
+        WatchState.objects.get_or_create(cluster_id=self.cluster, kind=kind)
+        self.states(kind).update(error_code=code)
+        self.states(kind).filter(failing_since=None).update(failing_since=timezone.now())
 
 
 def _save(rows: Sequence[Observed]) -> None:
@@ -131,7 +137,7 @@ def _save(rows: Sequence[Observed]) -> None:
         rows,
         batch_size=BATCH,
         update_conflicts=True,
-        unique_fields=["kind", "namespace", "name"],
+        unique_fields=["cluster", "kind", "namespace", "name"],
         update_fields=["uid", "app", "involved_uid", "data"],
     )
 
@@ -140,6 +146,8 @@ def forget_old_events(now: datetime | None = None) -> int:
     """Delete events the cluster itself has forgotten (they live an hour); return how many."""
     before = (now or timezone.now()) - EVENT_LIFE
     count, _kinds = Observed.objects.filter(
-        kind="Event", data__metadata__creationTimestamp__lt=before.strftime("%Y-%m-%dT%H:%M:%SZ")
+        cluster__in=list(Cluster.objects.values_list("pk", flat=True)),
+        kind="Event",
+        data__metadata__creationTimestamp__lt=before.strftime("%Y-%m-%dT%H:%M:%SZ"),
     ).delete()
     return count

@@ -17,7 +17,7 @@ from gpu import outcomes
 from gpu.cluster.apply import apply_all, delete_all, remove_created
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, NamespaceMissing
-from gpu.link import cluster as connected
+from gpu.link import reach
 from gpu.manifests import render
 from gpu.models import Slice
 
@@ -55,7 +55,11 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
         if not got:
             return Run(again_in=1.0)
         while True:
-            row = Slice.objects.select_related("project", "package").filter(pk=pk, ended_at=None).first()
+            row = (
+                Slice.objects.select_related("project__cluster", "package")
+                .filter(pk=pk, ended_at=None)
+                .first()
+            )
             if row is None or row.applied_generation == row.generation or row.action in SETTLED:
                 return Run()
             if row.retry_at is not None and row.retry_at > timezone.now():
@@ -63,9 +67,10 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
             if not outcomes.begin(row):
                 return Run()
             try:
-                _send(cluster or connected(), row)
+                with reach(row.project.cluster, cluster) as reached:
+                    _send(reached, row)
             except ClusterError as error:
-                run = _failed(cluster or connected(), row, error)
+                run = _failed(cluster, row, error)
                 if run is not None:
                     return run
             else:
@@ -83,7 +88,7 @@ def _send(cluster: Cluster, row: Slice) -> None:
         log.info("slice %s: its namespace is gone, so are its objects", row.public_id)
 
 
-def _failed(cluster: Cluster, row: Slice, error: ClusterError) -> Run | None:
+def _failed(cluster: Cluster | None, row: Slice, error: ClusterError) -> Run | None:
     """Note a failure; None when the row now has something else to send."""
     message, policy = error.platform_message, error.policy
     if error.retry:
@@ -94,7 +99,9 @@ def _failed(cluster: Cluster, row: Slice, error: ClusterError) -> Run | None:
         outcomes.mark_stuck(row, error.code, message, policy)
     elif row.applied_generation == 0:
         try:
-            remove_created(cluster, render(row.manifest_spec(row.project.namespace)), slice_id=row.public_id)
+            with reach(row.project.cluster, cluster) as reached:
+                documents = render(row.manifest_spec(row.project.namespace))
+                remove_created(reached, documents, slice_id=row.public_id)
         except ClusterError as later:
             return Run(again_in=outcomes.mark_retry(row, later.code, message, later.retry_after))
         outcomes.mark_refused(row, error.code, message, policy)

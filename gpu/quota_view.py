@@ -40,7 +40,9 @@ class QuotaLine:
 def quota_lines(project: Project) -> tuple[QuotaLine, ...]:
     """Return the lines of the project's ResourceQuota."""
     asked = quota_document(project)["spec"]["hard"]
-    row = Observed.objects.filter(kind="ResourceQuota", namespace=project.namespace, name=QUOTA_NAME).first()
+    row = Observed.objects.filter(
+        cluster=project.cluster_id, kind="ResourceQuota", namespace=project.namespace, name=QUOTA_NAME
+    ).first()
     data = row.data if row else {}
     present = (data.get("spec") or {}).get("hard") or {}
     used = (data.get("status") or {}).get("used") or {}

@@ -16,7 +16,7 @@ from gpu.cluster.errors import ClusterError
 from gpu.entitlements import PROJECT_ANNOTATION, QUOTA_NAME, device_key, quota_document
 from gpu.facts import ProjectFacts, project_facts
 from gpu.headroom import headroom, parse_quota
-from gpu.link import cluster as connected
+from gpu.link import reach
 from gpu.models import QuotaState, Slice
 from gpu.provision import QUOTA_LOCK, Run, only_one
 from gpu.status import intent_of
@@ -38,18 +38,19 @@ def write_quota(project_pk: int, cluster: Cluster | None = None) -> Run:
         if not got:
             return Run(again_in=1.0)
         while True:
-            state = QuotaState.objects.select_related("project").filter(project=project_pk).first()
+            state = QuotaState.objects.select_related("project__cluster").filter(project=project_pk).first()
             if state is None or state.applied_generation == state.generation:
                 return Run()
             document = quota_document(state.project)
             try:
-                present = (cluster or connected()).get("ResourceQuota", state.project.namespace, QUOTA_NAME)
-                if present is not None and PROJECT_ANNOTATION not in (
-                    present["metadata"].get("annotations") or {}
-                ):
-                    _note(state, NOT_OURS, "", None)
-                    return Run()
-                (cluster or connected()).apply(document)
+                with reach(state.project.cluster, cluster) as reached:
+                    present = reached.get("ResourceQuota", state.project.namespace, QUOTA_NAME)
+                    if present is not None and PROJECT_ANNOTATION not in (
+                        present["metadata"].get("annotations") or {}
+                    ):
+                        _note(state, NOT_OURS, "", None)
+                        return Run()
+                    reached.apply(document)
             except ClusterError as error:
                 pause = _note(state, error.code, error.platform_message, error)
                 return Run(again_in=pause)
@@ -89,7 +90,7 @@ def wake_waiting(project: Project, cluster: Cluster | None = None) -> int:
     facts = project_facts(project.namespace)
     rooms = headroom(parse_quota(item) for item in facts.quotas)
     woken = 0
-    for row in rows.select_related("project", "package"):
+    for row in rows.select_related("project__cluster", "package"):
         found = diagnosis.explain(intent_of(row), facts.seen(row.app), timezone.now())
         if found.state == "entitlement_used_up":
             keys = {device_key(row.terms["device_class"])}
@@ -100,19 +101,20 @@ def wake_waiting(project: Project, cluster: Cluster | None = None) -> int:
         else:
             continue
         if room and cache.add(f"woken:{row.pk}", 1, NUDGE_EVERY_S):
-            _wake(cluster or connected(), row, facts)
+            _wake(cluster, row, facts)
             woken += 1
     return woken
 
 
-def _wake(cluster: Cluster, row: Slice, facts: ProjectFacts) -> None:
+def _wake(cluster: Cluster | None, row: Slice, facts: ProjectFacts) -> None:
     namespace = row.project.namespace
+    pods = [pod for pod in facts.of(row.app, "Pod") if not pod["metadata"].get("deletionTimestamp")]
+    annotation = {"gpu-portal/woken-at": timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
     try:
-        pods = [pod for pod in facts.of(row.app, "Pod") if not pod["metadata"].get("deletionTimestamp")]
-        for pod in pods:
-            cluster.delete("Pod", namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
-        if not pods:
-            annotation = {"gpu-portal/woken-at": timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")}
-            cluster.patch("Deployment", namespace, row.app, {"metadata": {"annotations": annotation}})
+        with reach(row.project.cluster, cluster) as reached:
+            for pod in pods:
+                reached.delete("Pod", namespace, pod["metadata"]["name"], uid=pod["metadata"]["uid"])
+            if not pods:
+                reached.patch("Deployment", namespace, row.app, {"metadata": {"annotations": annotation}})
     except ClusterError as error:
         log.info("slice %s not woken: %s", row.public_id, error.code)

@@ -225,7 +225,7 @@ def project_status(project: Project) -> ProjectStatus:
     facts = project_facts(project.namespace)
     on_sale = list(Package.objects.filter(on_sale=True))
     held = holding(project, on_sale, facts)
-    resource_slices, claims = cards()
+    resource_slices, claims = cards(project.namespace)
     rooms = headroom(parse_quota(item) for item in facts.quotas)
     packages = tuple(
         _package_line(

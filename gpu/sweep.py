@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import F, Q
 from django.db.models.fields.json import KT
@@ -12,14 +12,16 @@ from gpu import enqueue, outcomes
 from gpu.cluster.client import Cluster
 from gpu.facts import project_facts
 from gpu.logcopies import forget_old_logs
-from gpu.models import IdempotentAnswer, Observed, QuotaState, Slice
+from gpu.models import IdempotentAnswer, ModelPull, Observed, QuotaState, Slice
 from gpu.observe import forget_old_events
 from gpu.provision import SETTLED
 from gpu.quota_writer import wake_waiting
+from tenants.models import Cluster as ClusterRow
 from tenants.models import Project
 
 BATCH = 500
 KEEP_ANSWERS = timedelta(hours=24)
+LATE_LOOK = timedelta(seconds=4)
 REFUSED_REASONS = ("FailedResourceClaimCreation", "FailedCreate")
 
 
@@ -48,7 +50,16 @@ def _send_again() -> int:
     )
     for project in quotas:
         enqueue.write_quota(project)
-    return len(slices) + len(quotas)
+    return len(slices) + len(quotas) + _look_at_pulls(now)
+
+
+def _look_at_pulls(now: datetime) -> int:
+    """Send again the looks at pulls that nobody takes: their task was lost, or their worker."""
+    late = ModelPull.objects.filter(finished_at=None, look_at__lt=now - LATE_LOOK)
+    pulls = list(late.order_by("look_at").values_list("pk", flat=True)[:BATCH])
+    for pk in pulls:
+        enqueue.pull(pk)
+    return len(pulls)
 
 
 def _close_released() -> int:
@@ -76,10 +87,17 @@ def _close_released() -> int:
 
 def _wake(cluster: Cluster | None) -> int:
     refused = Observed.objects.annotate(reason=KT("data__reason")).filter(
-        kind="Event", reason__in=REFUSED_REASONS
+        cluster__in=list(ClusterRow.objects.values_list("pk", flat=True)),
+        kind="Event",
+        reason__in=REFUSED_REASONS,
     )
-    namespaces = set(refused.values_list("namespace", flat=True).distinct())
-    return sum(wake_waiting(project, cluster) for project in Project.objects.filter(namespace__in=namespaces))
+    places = set(refused.values_list("cluster", "namespace").distinct())
+    projects = Project.objects.filter(namespace__in={namespace for _cluster, namespace in places})
+    return sum(
+        wake_waiting(project, cluster)
+        for project in projects
+        if (project.cluster_id, project.namespace) in places
+    )
 
 
 def tidy() -> dict[str, int]:

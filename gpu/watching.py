@@ -1,21 +1,24 @@
-"""The watcher process: one watch a kind into Observed rows, a heartbeat, and a lock so that only one watches."""
+"""The watcher process: for each cluster a watch a kind into Observed rows, a heartbeat, and a lock so that only one
+process watches it. Clusters share nothing but the process: one that does not answer holds up no other."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
 from django.utils import timezone
 
+from gpu import link
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError
 from gpu.cluster.watch import Watcher, WatchOptions
 from gpu.facts import WATCHED_KINDS
-from gpu.models import WatchState
 from gpu.observe import RowSink
+from tenants.models import FIRST_CLUSTER
+from tenants.models import Cluster as ClusterRow
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +31,8 @@ HEARTBEAT_S = 1.0
 class LiveSink(RowSink):
     """A RowSink that knows which watches stand, and drops a database connection that broke."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, cluster: int = FIRST_CLUSTER) -> None:
+        super().__init__(cluster)
         self.standing: set[str] = set()
 
     def alive(self, kind: str) -> None:
@@ -58,28 +61,73 @@ class LiveSink(RowSink):
             raise
 
 
-def watch(cluster: Cluster, stop: threading.Event, options: WatchOptions = OPTIONS) -> None:
-    """Watch until `stop` is set; while another process holds the lock, wait for it as a stand-by."""
+def serve(
+    stop: threading.Event,
+    slugs: Collection[str] = (),
+    options: WatchOptions = OPTIONS,
+    look_every_s: float = 10.0,
+) -> None:
+    """Watch every cluster there is a row for, or only `slugs`, until `stop`: a thread group each.
+
+    A row that is added, changed or removed is noticed within `look_every_s`; no restart is needed.
+    """
+    running: dict[ClusterRow, tuple[tuple[str, str], threading.Event, threading.Thread]] = {}
     while not stop.is_set():
         try:
-            if _take_lock():
-                _watch_as_holder(cluster, stop, options)
+            rows = ClusterRow.objects.filter(slug__in=slugs) if slugs else ClusterRow.objects.all()
+            wanted = {row: (row.kubeconfig, row.context) for row in rows}
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("the database does not answer: %s", error.__class__.__name__)
+            connection.close()
+        else:
+            for row in [
+                row for row, (reached, _end, _thread) in running.items() if wanted.get(row) != reached
+            ]:
+                _reached, end, _thread = running.pop(row)
+                end.set()
+            for row in wanted.keys() - running.keys():
+                end = threading.Event()
+                thread = threading.Thread(target=_serve_one, args=(row, end, options), daemon=True)
+                running[row] = (wanted[row], end, thread)
+                thread.start()
+        stop.wait(look_every_s)
+    for _reached, end, _thread in running.values():
+        end.set()
+    for _reached, _end, thread in running.values():
+        thread.join(5.0)
+
+
+def _serve_one(row: ClusterRow, stop: threading.Event, options: WatchOptions) -> None:
+    try:
+        watch(link.cluster(row), stop, options, row.pk)
+    finally:
+        connection.close()
+
+
+def watch(
+    cluster: Cluster, stop: threading.Event, options: WatchOptions = OPTIONS, key: int = FIRST_CLUSTER
+) -> None:
+    """Watch one cluster (`key` of its row) until `stop`; while another process holds its lock, wait as a stand-by."""
+    while not stop.is_set():
+        try:
+            if _take_lock(key):
+                _watch_as_holder(cluster, stop, options, key)
         except (DatabaseError, InterfaceError) as error:
             log.warning("the database does not answer: %s", error.__class__.__name__)
             connection.close()
         stop.wait(2.0)
 
 
-def _take_lock() -> bool:
+def _take_lock(key: int) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [WATCH_LOCK])
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [WATCH_LOCK, key])
         return bool(cursor.fetchone()[0])
 
 
-def _watch_as_holder(cluster: Cluster, stop: threading.Event, options: WatchOptions) -> None:
+def _watch_as_holder(cluster: Cluster, stop: threading.Event, options: WatchOptions, key: int) -> None:
     """Run the watches until `stop`, or until the connection that holds the lock is lost."""
-    log.info("watching %s kinds", len(WATCHED_KINDS))
-    sink = LiveSink()
+    log.info("watching %s kinds of cluster %s", len(WATCHED_KINDS), key)
+    sink = LiveSink(key)
     ended = threading.Event()
     threads = [
         threading.Thread(
@@ -117,9 +165,7 @@ def _heartbeat(cluster: Cluster, sink: LiveSink, stop: threading.Event) -> None:
                 for kind in WATCHED_KINDS:
                     RowSink.failed(sink, kind, error)
             else:
-                WatchState.objects.filter(kind__in=sink.standing).update(
-                    seen_at=timezone.now(), failing_since=None, error_code=""
-                )
+                sink.states(*sink.standing).update(seen_at=timezone.now(), failing_since=None, error_code="")
         except (DatabaseError, InterfaceError) as error:
             log.warning("no heartbeat: %s", error.__class__.__name__)
             connection.close()

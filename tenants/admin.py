@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from tenants.models import ApiToken, Membership, Project, Tenant, User
+from tenants.models import FIRST_CLUSTER, ApiToken, Cluster, Membership, Project, Tenant, User
 
 
 class MembershipInline(admin.TabularInline[Membership, Any]):
@@ -26,8 +26,19 @@ class ProjectInline(admin.TabularInline[Project, Tenant]):
 
     model = Project
     extra = 0
-    fields = ["name", "namespace"]
+    fields = ["name", "cluster", "namespace"]
     show_change_link = True
+
+
+@admin.register(Cluster)
+class ClusterAdmin(admin.ModelAdmin[Cluster]):
+    """Clusters; the watcher notices a change within seconds."""
+
+    list_display = ["name", "slug", "kubeconfig", "context", "is_default"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Cluster | None = None) -> bool:
+        """The first one stays: rows refer to it by default."""
+        return super().has_delete_permission(request, obj) and (obj is None or obj.pk != FIRST_CLUSTER)
 
 
 @admin.register(User)

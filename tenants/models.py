@@ -12,6 +12,9 @@ from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+FIRST_CLUSTER = 1
+"""Key of the cluster row that the migration makes; what a version without clusters writes belongs to it."""
+
 
 def public_id(prefix: str) -> str:
     """Return a new opaque id such as `sl_4k2m9q8r7t6v5w3x` (80 random bits, no look-alike letters)."""
@@ -80,12 +83,65 @@ class Membership(models.Model):
         return f"{self.user} · {self.tenant} · {self.role}"
 
 
+class Cluster(models.Model):
+    """A Kubernetes cluster that projects have their namespaces in.
+
+    An empty `kubeconfig` means the portal's own settings (KUBECONFIG and KUBE_CONTEXT, or the account of the pod); the
+    row every portal begins with, `FIRST_CLUSTER`, has it so.
+    """
+
+    slug = models.SlugField(_("short name"), max_length=40, unique=True)
+    name = models.CharField(_("name"), max_length=100)
+    kubeconfig = models.CharField(
+        _("kubeconfig"),
+        max_length=400,
+        blank=True,
+        help_text=_("Path of a file that worker and watcher can read; empty for the portal's own settings."),
+    )
+    context = models.CharField(
+        _("context"),
+        max_length=253,
+        blank=True,
+        help_text=_("A context of that file; empty for its current one."),
+    )
+    is_default = models.BooleanField(_("for new projects"), default=False)
+
+    class Meta:
+        verbose_name = _("cluster")
+        verbose_name_plural = _("clusters")
+        ordering = ["slug"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["is_default"], condition=Q(is_default=True), name="one_default_cluster"
+            ),
+            # Two rows of one connection would watch and count everything twice.
+            models.UniqueConstraint(fields=["kubeconfig", "context"], name="one_row_per_connection"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def default_cluster() -> int:
+    """Return the key of the cluster that new projects get where nobody says another."""
+    found = Cluster.objects.filter(is_default=True).values_list("pk", flat=True).first()
+    return FIRST_CLUSTER if found is None else found
+
+
 class Project(models.Model):
-    """A tenant's project: one namespace of the cluster, which belongs to no other project."""
+    """A tenant's project: one namespace of one cluster, which belongs to no other project of any cluster."""
 
     public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_project_id)
     tenant = models.ForeignKey(
         Tenant, on_delete=models.PROTECT, related_name="projects", verbose_name=_("tenant")
+    )
+    cluster = models.ForeignKey(
+        Cluster,
+        on_delete=models.PROTECT,
+        related_name="projects",
+        verbose_name=_("cluster"),
+        default=default_cluster,
+        db_default=models.Value(FIRST_CLUSTER),
     )
     name = models.CharField(_("name"), max_length=60)
     namespace = models.CharField(

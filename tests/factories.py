@@ -15,7 +15,7 @@ from gpu.facts import WATCHED_KINDS
 from gpu.manifests import WorkloadSpec
 from gpu.models import Entitlement, Observed, Package, Slice, WatchState
 from gpu.observe import row_of
-from tenants.models import Membership, Project, Tenant, User
+from tenants.models import FIRST_CLUSTER, Membership, Project, Tenant, User
 
 IMAGE = "registry.example.test/team/app:1.0@sha256:" + "a" * 64
 SIZES = ((25, 8192, "8g", ""), (50, 16384, "16g", "-16g"), (100, 32768, "32g", "-32g"))
@@ -101,19 +101,22 @@ def world(entitled: int = 0) -> World:
     return made
 
 
-def observe(*objects: dict[str, Any]) -> None:
-    """Put objects into the Observed rows as the watcher would."""
+def observe(*objects: dict[str, Any], cluster: int = FIRST_CLUSTER) -> None:
+    """Put objects into the Observed rows as the watcher of a cluster would."""
     for obj in objects:
-        row = row_of(obj["kind"], obj)
-        Observed.objects.filter(kind=row.kind, namespace=row.namespace, name=row.name).delete()
+        row = row_of(obj["kind"], obj, cluster)
+        Observed.objects.filter(
+            cluster=row.cluster_id, kind=row.kind, namespace=row.namespace, name=row.name
+        ).delete()
         row.save()
 
 
-def watched(age_s: float = 0.0, failing: bool = False) -> None:
-    """Let every watch have been seen `age_s` seconds ago."""
+def watched(age_s: float = 0.0, failing: bool = False, cluster: int = FIRST_CLUSTER) -> None:
+    """Let every watch of a cluster have been seen `age_s` seconds ago."""
     now = timezone.now()
     for kind in WATCHED_KINDS:
         WatchState.objects.update_or_create(
+            cluster_id=cluster,
             kind=kind,
             defaults={
                 "resource_version": "1",

@@ -12,14 +12,14 @@ from django.db import connection
 from gpu import entitlements
 from gpu.cluster.client import Cluster, ClusterSettings, connect
 from gpu.cluster.watch import WatchOptions
-from gpu.facts import project_facts
+from gpu.facts import freshness
 from gpu.models import Slice
 from gpu.provision import provision
 from gpu.quota_writer import write_quota
 from gpu.status import SliceStatus, slice_status
 from gpu.sweep import sweep
 from gpu.watching import watch
-from tenants.models import Project
+from tenants.models import FIRST_CLUSTER, Project
 from tests.clusters import Target, eventually
 from tests.factories import World
 
@@ -48,20 +48,20 @@ def namespace_of(target: Target, project: Project) -> Iterator[None]:
 
 
 @contextmanager
-def watching(cluster: Cluster) -> Iterator[threading.Event]:
-    """Run the watcher in a thread."""
+def watching(cluster: Cluster, key: int = FIRST_CLUSTER) -> Iterator[threading.Event]:
+    """Run the watcher of one cluster (the key of its row) in a thread."""
     stop = threading.Event()
 
     def run() -> None:
         try:
-            watch(cluster, stop, QUICK)
+            watch(cluster, stop, QUICK, key)
         finally:
             connection.close()
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        eventually(lambda: project_facts("none").freshness.as_of, "the first list of every kind")
+        eventually(lambda: freshness(cluster=key).as_of, "the first list of every kind")
         yield stop
     finally:
         stop.set()

@@ -58,7 +58,7 @@ def shell(actor: Actor, project: Project, section: str) -> Shell:
         project=project,
         projects=tuple(access.projects(actor)),
         tabs=tabs,
-        freshness=freshness(),
+        freshness=freshness(cluster=project.cluster_id),
         is_owner=access.is_owner(actor, project.tenant),
     )
 

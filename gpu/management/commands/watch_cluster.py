@@ -6,20 +6,28 @@ import signal
 import threading
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gpu.link import cluster
-from gpu.watching import watch
+from gpu.watching import serve
+from tenants.models import Cluster
 
 
 class Command(BaseCommand):
-    """Watch the cluster and keep the Observed rows; a second process waits as a stand-by."""
+    """Watch the clusters and keep the Observed rows; a second process waits as a stand-by."""
 
-    help = "Watch the cluster. May run twice: one watches, the other waits."
+    help = "Watch all clusters or some. May run twice: for each cluster one watches, the other waits."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """`--cluster SLUG` once for each cluster to watch."""
+        parser.add_argument("--cluster", action="append", default=[], metavar="SLUG", help="only this one")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run until SIGTERM or SIGINT."""
+        """Run until SIGTERM or SIGINT. Raises CommandError for a cluster without a row."""
+        slugs = set(options["cluster"])
+        unknown = slugs - set(Cluster.objects.filter(slug__in=slugs).values_list("slug", flat=True))
+        if unknown:
+            raise CommandError(f"No cluster is called {', '.join(sorted(unknown))}.")
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_args: stop.set())
-        watch(cluster(), stop)
+        serve(stop, slugs)
