@@ -2,50 +2,15 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 from sandbox import quantity, selectors
-from sandbox.api import ApiError, Obj
+from sandbox.api import Obj
+from sandbox.field_errors import Errors
 from sandbox.kinds import Kind
 from sandbox.refusals import invalid
 from sandbox.validation_pods import pod_spec, pod_template
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
-_NAME_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_SENTENCES = {
-    "subdomain": (
-        _SUBDOMAIN,
-        253,
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must "
-        "start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-        f"'{_SUBDOMAIN}')",
-    ),
-    "label": (
-        _LABEL,
-        63,
-        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
-        f"end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')",
-    ),
-    "label1035": (
-        "[a-z]([-a-z0-9]*[a-z0-9])?",
-        63,
-        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
-        "character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for "
-        "validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
-    ),
-}
-_LABEL_VALUE = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation "
-    f"is '({_NAME_PART})?')"
-)
-_QUALIFIED = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
-    "character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '"
-    f"{_NAME_PART}')"
-)
 _QUOTA_KEYS = {
     "cpu", "memory", "ephemeral-storage", "requests.cpu", "requests.memory", "requests.storage",
     "requests.ephemeral-storage", "limits.cpu", "limits.memory", "limits.ephemeral-storage", "pods",
@@ -53,79 +18,6 @@ _QUOTA_KEYS = {
     "services.nodeports", "services.loadbalancers",
 }  # fmt: skip
 _PATH_NAMES = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-
-
-class Errors:
-    """Collects (field, cause reason, sentence) as Kubernetes' field errors."""
-
-    def __init__(self) -> None:
-        self.found: list[tuple[str, str, str]] = []
-
-    def invalid(self, field: str, value: Any, why: str) -> None:
-        """The value is not allowed."""
-        shown = json.dumps(value, separators=(",", ":"))
-        self.found.append((field, "FieldValueInvalid", f"Invalid value: {shown}: {why}"))
-
-    def required(self, field: str, why: str = "") -> None:
-        """A value is missing."""
-        self.found.append((field, "FieldValueRequired", "Required value" + (f": {why}" if why else "")))
-
-    def forbidden(self, field: str, why: str) -> None:
-        """The field may not be set here."""
-        self.found.append((field, "FieldValueForbidden", f"Forbidden: {why}"))
-
-    def duplicate(self, field: str, value: str) -> None:
-        """The value is there twice."""
-        self.found.append((field, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}"))
-
-    def missing(self, field: str, value: str, why: str = "") -> None:
-        """The value names something that is not there."""
-        text = f"Not found: {json.dumps(value)}" + (f": {why}" if why else "")
-        self.found.append((field, "FieldValueNotFound", text))
-
-    def supported(self, field: str, value: Any, allowed: Iterable[str]) -> None:
-        """The value must be one of a list."""
-        if value not in allowed:
-            names = ", ".join(json.dumps(name) for name in sorted(allowed))
-            shown = json.dumps(value, separators=(",", ":"))
-            text = f"Unsupported value: {shown}: supported values: {names}"
-            self.found.append((field, "FieldValueNotSupported", text))
-
-    def name(self, field: str, value: str, form: str) -> None:
-        """The value must be a DNS name of a form: subdomain, label or label1035."""
-        expression, limit, sentence = _SENTENCES[form]
-        if len(value) > limit:
-            self.invalid(field, value, f"must be no more than {limit} bytes")
-        if not re.fullmatch(expression, value):
-            self.invalid(field, value, sentence)
-
-    def labels(self, field: str, labels: dict[str, str]) -> None:
-        """Keys and values must be valid labels."""
-        for key, value in sorted(labels.items()):
-            self.qualified(field, key)
-            if len(value.encode()) > 63:
-                self.invalid(field, value, "must be no more than 63 bytes")
-            elif not re.fullmatch(f"({_NAME_PART})?", value):
-                self.invalid(field, value, _LABEL_VALUE)
-
-    def qualified(self, field: str, key: str) -> None:
-        """The key of a label or annotation: optional prefix, slash, name."""
-        prefix, slash, name = key.rpartition("/")
-        if slash and not re.fullmatch(_SUBDOMAIN, prefix):
-            self.invalid(field, key, f"prefix part {_SENTENCES['subdomain'][2]}")
-        if len(name) > 63:
-            self.invalid(field, key, "name part must be no more than 63 bytes")
-        elif not re.fullmatch(_NAME_PART, name):
-            self.invalid(field, key, _QUALIFIED)
-
-    def not_negative(self, field: str, value: int | None) -> None:
-        """A count."""
-        if value is not None and value < 0:
-            self.invalid(field, value, "must be greater than or equal to 0")
-
-    def selector(self, field: str, selector: Obj) -> None:
-        """A LabelSelector's own values."""
-        self.labels(f"{field}.matchLabels", selector.get("matchLabels", {}))
 
 
 def _metadata(kind: Kind, obj: Obj, errors: Errors) -> None:
@@ -254,6 +146,12 @@ def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
             errors.supported(f"{part_field}.allocationMode", mode, ("All", "ExactCount"))
             if mode == "ExactCount" and count is not None and count <= 0:
                 errors.invalid(f"{part_field}.count", count, "must be greater than zero")
+            if part.get("adminAccess"):
+                why = (
+                    "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the "
+                    "containing namespace"  # which no namespace of the sandbox carries
+                )
+                errors.forbidden(f"{part_field.removesuffix('.exactly')}.adminAccess", why)
             if mode == "All" and count:
                 errors.invalid(
                     f"{part_field}.count", count, "must not be specified when allocationMode is 'All'"
@@ -265,7 +163,11 @@ def _resource_claim(_: Kind, obj: Obj, errors: Errors) -> None:
 
 
 def _claim_template(_: Kind, obj: Obj, errors: Errors) -> None:
-    errors.labels("spec.metadata.labels", obj["spec"].get("metadata", {}).get("labels", {}))
+    metadata = obj["spec"].get("metadata", {})
+    errors.labels("spec.metadata.labels", metadata.get("labels", {}))
+    for name in sorted(metadata.keys() - {"labels", "annotations"}):
+        if metadata[name]:
+            errors.forbidden(f"spec.metadata.{name}", "cannot be set")
     _device_requests("spec.spec", obj["spec"].get("spec", {}), errors)
 
 
@@ -316,6 +218,25 @@ _IMMUTABLE: dict[str, tuple[str, ...]] = {
 }
 
 
+_POD_UPDATE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def _fixed_part(spec: Obj) -> Obj:
+    """What of a pod's spec cannot change; the node's name is the scheduler's to write."""
+    free = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "nodeName")
+    fixed = {name: value for name, value in spec.items() if name not in free}
+    for group in ("containers", "initContainers"):
+        fixed[group] = [
+            {name: value for name, value in container.items() if name not in ("image", "resources")}
+            for container in spec.get(group, [])
+        ]
+    return fixed
+
+
 def _unchangeable(kind: Kind, new: Obj, old: Obj, errors: Errors) -> None:
     for name in _IMMUTABLE.get(kind.kind, ()):
         before, after = old["spec"].get(name), new["spec"].get(name)
@@ -341,6 +262,8 @@ def _unchangeable(kind: Kind, new: Obj, old: Obj, errors: Errors) -> None:
         elif sizes[1] < sizes[0]:
             why = "field can not be less than status.capacity"
             errors.forbidden("spec.resources.requests.storage", why)
+    if kind.kind == "Pod" and _fixed_part(old["spec"]) != _fixed_part(new["spec"]):
+        errors.forbidden("spec", _POD_UPDATE)
     if kind.kind == "Secret" and old.get("type") != new.get("type"):
         errors.invalid("type", new.get("type"), "field is immutable")
 
@@ -356,9 +279,4 @@ def check(kind: Kind, new: Obj, old: Obj | None) -> None:
     if old is not None and "spec" in old and "spec" in new:
         _unchangeable(kind, new, old, errors)
     if errors.found:
-        raise refusal(kind, new["metadata"]["name"], errors)
-
-
-def refusal(kind: Kind, name: str, errors: Errors) -> ApiError:
-    """The 422 of collected errors."""
-    return invalid(kind, name, errors.found)
+        raise invalid(kind, new["metadata"]["name"], errors.found)

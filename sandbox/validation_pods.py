@@ -1,19 +1,16 @@
 """Ordinary validation of pods and pod templates."""
 
 import re
-from typing import TYPE_CHECKING
 
 from sandbox import quantity
 from sandbox.api import Obj
-
-if TYPE_CHECKING:
-    from sandbox.validation import Errors
+from sandbox.field_errors import Errors
 
 _CLAIM_FIELDS = ("name", "resourceClaimName", "resourceClaimTemplateName")
 _PORT = "must be between 1 and 65535, inclusive"
 
 
-def pod_template(field: str, template: Obj, errors: "Errors", restart: tuple[str, ...]) -> None:
+def pod_template(field: str, template: Obj, errors: Errors, restart: tuple[str, ...]) -> None:
     """A pod template whose pods must have one of the given restart policies."""
     errors.labels(f"{field}.labels", template["metadata"].get("labels", {}))
     spec = template["spec"]
@@ -24,14 +21,9 @@ def pod_template(field: str, template: Obj, errors: "Errors", restart: tuple[str
         errors.supported(f"{field}.spec.restartPolicy", spec["restartPolicy"], restart)
 
 
-def pod_spec(field: str, spec: Obj, errors: "Errors") -> None:
+def pod_spec(field: str, spec: Obj, errors: Errors) -> None:
     """A pod's spec: containers, volumes, claims."""
-    volumes = {volume.get("name", "") for volume in spec.get("volumes", [])}
-    for index, volume in enumerate(spec.get("volumes", [])):
-        _named(f"{field}.volumes[{index}]", volume, errors)
-        if len(volume) > 2:
-            extra = sorted(set(volume) - {"name"})[1]
-            errors.forbidden(f"{field}.volumes[{index}].{extra}", "may not specify more than 1 volume type")
+    volumes = _volumes(field, spec.get("volumes", []), errors)
     claims: set[str] = set()
     for index, claim in enumerate(spec.get("resourceClaims", [])):
         place = f"{field}.resourceClaims[{index}]"
@@ -64,21 +56,93 @@ def pod_spec(field: str, spec: Obj, errors: "Errors") -> None:
         ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
     )
     errors.supported(f"{field}.restartPolicy", spec["restartPolicy"], ("Always", "Never", "OnFailure"))
+    security = spec["securityContext"]
+    if "fsGroupChangePolicy" in security:
+        allowed = ("Always", "OnRootMismatch")
+        errors.supported(
+            f"{field}.securityContext.fsGroupChangePolicy", security["fsGroupChangePolicy"], allowed
+        )
+    _seccomp(f"{field}.securityContext", security, errors)
     for name in ("runAsUser", "runAsGroup", "fsGroup"):
-        value = spec["securityContext"].get(name)
+        value = security.get(name)
         if value is not None and not 0 <= value <= 2147483647:
             why = "must be between 0 and 2147483647, inclusive"
             errors.invalid(f"{field}.securityContext.{name}", value, why)
 
 
-def _named(field: str, item: Obj, errors: "Errors") -> None:
+def _volumes(field: str, volumes: list[Obj], errors: Errors) -> dict[str, bool]:
+    """The names of the sound volumes, and whether each may be a raw device."""
+    found: dict[str, bool] = {}
+    for index, volume in enumerate(volumes):
+        place = f"{field}.volumes[{index}]"
+        _named(place, volume, errors)
+        name = volume.get("name", "")
+        sound = bool(name)
+        if name in found:
+            errors.duplicate(f"{place}.name", name)
+        if len(volume) > 2:
+            extra = sorted(set(volume) - {"name"})[1]
+            errors.forbidden(f"{place}.{extra}", "may not specify more than 1 volume type")
+        claim = volume.get("persistentVolumeClaim")
+        if claim is not None and not claim.get("claimName"):
+            errors.required(f"{place}.persistentVolumeClaim.claimName")
+            sound = False
+        if sound:
+            found[name] = claim is not None
+    return found
+
+
+def _seccomp(field: str, security: Obj, errors: Errors) -> None:
+    profile = security.get("seccompProfile")
+    if profile is None:
+        return
+    if not profile.get("type"):
+        errors.required(f"{field}.seccompProfile.type", "type is required when seccompProfile is set")
+    else:
+        errors.supported(
+            f"{field}.seccompProfile.type", profile["type"], ("Localhost", "RuntimeDefault", "Unconfined")
+        )
+
+
+def _probe(field: str, probe: Obj, errors: Errors) -> None:
+    if not probe.keys() & {"httpGet", "exec", "tcpSocket", "grpc"}:
+        errors.required(field, "must specify a handler type")
+    for handler in ("httpGet", "tcpSocket"):
+        port = probe.get(handler, {}).get("port", 0)
+        if handler in probe and isinstance(port, int) and not 1 <= port <= 65535:
+            errors.invalid(f"{field}.{handler}.port", port, _PORT)
+    if "httpGet" in probe:
+        errors.supported(f"{field}.httpGet.scheme", probe["httpGet"]["scheme"], ("HTTP", "HTTPS"))
+
+
+def _devices(field: str, container: Obj, volumes: dict[str, bool], errors: Errors) -> None:
+    mounted = {mount.get("name") for mount in container.get("volumeMounts", [])}
+    for index, device in enumerate(container.get("volumeDevices", [])):
+        place, name = f"{field}.volumeDevices[{index}]", device.get("name", "")
+        if name not in volumes:
+            errors.missing(f"{place}.name", name)
+        elif not volumes[name]:
+            errors.invalid(
+                f"{place}.name",
+                name,
+                "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+            )
+        if name in mounted:
+            errors.invalid(f"{place}.name", name, "must not already exist in volumeMounts")
+        if not device.get("devicePath"):
+            errors.required(f"{place}.devicePath")
+
+
+def _named(field: str, item: Obj, errors: Errors) -> None:
     if not item.get("name"):
         errors.required(f"{field}.name")
     else:
         errors.name(f"{field}.name", item["name"], "label")
 
 
-def _container(field: str, container: Obj, volumes: set[str], claims: set[str], errors: "Errors") -> None:
+def _container(
+    field: str, container: Obj, volumes: dict[str, bool], claims: set[str], errors: Errors
+) -> None:
     _named(field, container, errors)
     if not container.get("image"):
         errors.required(f"{field}.image")
@@ -87,6 +151,7 @@ def _container(field: str, container: Obj, volumes: set[str], claims: set[str], 
     errors.supported(
         f"{field}.imagePullPolicy", container["imagePullPolicy"], ("Always", "IfNotPresent", "Never")
     )
+    port_names: set[str] = set()
     for index, port in enumerate(container.get("ports", [])):
         place = f"{field}.ports[{index}]"
         if not port.get("containerPort"):
@@ -95,7 +160,11 @@ def _container(field: str, container: Obj, volumes: set[str], claims: set[str], 
             errors.invalid(f"{place}.containerPort", port["containerPort"], _PORT)
         errors.supported(f"{place}.protocol", port["protocol"], ("SCTP", "TCP", "UDP"))
         name = port.get("name")
-        if name is not None and not (
+        if name in port_names:
+            errors.duplicate(f"{place}.name", name)
+        if name:
+            port_names.add(name)
+        if name and not (
             len(name) <= 15
             and re.fullmatch("[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
             and re.search("[a-z]", name)
@@ -125,14 +194,19 @@ def _container(field: str, container: Obj, volumes: set[str], claims: set[str], 
         elif mount["mountPath"] in mounts:
             errors.invalid(f"{place}.mountPath", mount["mountPath"], "must be unique")
         mounts.add(mount.get("mountPath", ""))
+    _devices(field, container, volumes, errors)
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if probe in container:
+            _probe(f"{field}.{probe}", container[probe], errors)
     _resources(f"{field}.resources", container["resources"], claims, errors)
     context = container.get("securityContext", {})
+    _seccomp(f"{field}.securityContext", context, errors)
     if context.get("privileged") and context.get("allowPrivilegeEscalation") is False:
         why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         errors.invalid(f"{field}.securityContext", context, why)
 
 
-def _resources(field: str, resources: Obj, claims: set[str], errors: "Errors") -> None:
+def _resources(field: str, resources: Obj, claims: set[str], errors: Errors) -> None:
     limits, requests = resources.get("limits", {}), resources.get("requests", {})
     for part, values in (("limits", limits), ("requests", requests)):
         for name, text in values.items():
@@ -146,7 +220,7 @@ def _resources(field: str, resources: Obj, claims: set[str], errors: "Errors") -
                 why = "must be a standard resource type or fully qualified"
                 errors.invalid(f"{field}.{part}[{name}]", name, why)
     for name, text in requests.items():
-        extended = "/" in name and not name.startswith("kubernetes.io/")
+        extended = "/" in name and "kubernetes.io/" not in name
         if name in limits and quantity.parse(text) > quantity.parse(limits[name]):
             errors.invalid(
                 f"{field}.requests", text, f"must be less than or equal to {name} limit of {limits[name]}"
