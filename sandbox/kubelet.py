@@ -169,7 +169,7 @@ class Kubelet(Controller):
                 found[variable["name"]] = (values.get("data") or {}).get(reference["key"], "")
             else:
                 found[variable["name"]] = str(variable.get("value", ""))
-        return found
+        return found | dict(self.options.process_env)
 
     def _tell(self, pod: Obj, container: Container, type_: str, reason: str, message: str) -> None:
         recorder = self.nodes[pod["spec"]["nodeName"]]
@@ -297,6 +297,9 @@ def main() -> None:
     parser.add_argument(
         "--map", action="append", default=[], metavar="INSIDE=OUTSIDE", help="see ProcessRunner"
     )
+    parser.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="for processes of pods"
+    )
     arguments = parser.parse_args()
     token = arguments.token or (arguments.token_file.read_text().strip() if arguments.token_file else "")
     if not token:
@@ -311,6 +314,7 @@ def main() -> None:
         nodes=tuple(NodeSpec(name, **size) for name in names),
         silent_nodes=frozenset(arguments.silent),
         process_paths=dict(pair.split("=", 1) for pair in arguments.map),
+        process_env=dict(pair.split("=", 1) for pair in arguments.env),
     )
     api = HttpApi(arguments.server, token, arguments.ca)
     port = serve_logs(api.logbook, arguments.address, arguments.port, stop)

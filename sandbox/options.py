@@ -42,4 +42,6 @@ class Options:
     log_seconds: float = 120.0  # a running container writes a line a second for this long, then one a minute
     default_storage_class: str | None = "standard"
     silent_nodes: frozenset[str] = frozenset()
+    # For containers that run as processes: folders inside the image, and variables that win over the pod's.
     process_paths: Mapping[str, str] = field(default_factory=dict)
+    process_env: Mapping[str, str] = field(default_factory=dict)

@@ -41,7 +41,7 @@ def recorded(name: str) -> Any:
     return json.loads((RECORDED / f"{name}.json").read_text())
 
 
-def until[T](question: Callable[[], T], seconds: float = 5.0) -> T:
+def until[T](question: Callable[[], T], seconds: float = 10.0) -> T:
     """The first truthy answer; the last one fails the test when time is up."""
     end = time.monotonic() + seconds
     while True:
@@ -230,7 +230,7 @@ class World:
         ]
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
-    def running(self, app: str, namespace: str = "acme-ai", seconds: float = 5.0) -> Obj:
+    def running(self, app: str, namespace: str = "acme-ai", seconds: float = 10.0) -> Obj:
         """The app's pod, once it is ready."""
 
         def found() -> Obj | None:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -167,6 +168,22 @@ def test_pull_agent_runs_as_a_process(world: World, code: int, phase: str) -> No
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (pod["status"]["phase"], ended["exitCode"], ended["message"]) == (phase, code, "last word")
     assert "layer 1 of 3 with secret\n" in world.store.log("acme-ai", pod["metadata"]["name"], "pull")
+
+
+def test_variables_and_folders_of_the_machine_win(tmp_path: Path) -> None:
+    """A name that only a real cluster resolves is replaced, and so is a folder that only the image has."""
+    (tmp_path / "agent.py").write_text("import os; print(os.environ['OLLAMA_URL'])")
+    address = "http://127.0.0.1:11434"
+    world = World(process_paths={"/agent/": f"{tmp_path}/"}, process_env={"OLLAMA_URL": address})
+    world.namespace()
+    env = [{"name": "OLLAMA_URL", "value": "http://chat:11434"}]
+    container = {"command": ["python", "/agent/agent.py"], "env": env}
+    world.job("pull", "registry.example.test/pull-agent:1", container=container)
+    reason(world, "Complete")
+    assert world.store.log("acme-ai", world.api.list("Pod")[0]["metadata"]["name"], "pull").endswith(
+        f"{address}\n"
+    )
+    world.close()
 
 
 def test_process_ends_with_its_pod(world: World, tmp_path_factory: pytest.TempPathFactory) -> None:
