@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from email.message import Message
 from typing import Any
 
-from sandbox import listing, logs, refusals, routes, tables
+from sandbox import listing, logs, refusals, routes, scale, tables
 from sandbox.api import Obj
 from sandbox.auth import ADMIN_GROUP, Attempt, Auth, User
 from sandbox.discovery import Discovery
@@ -154,6 +154,8 @@ class Service:
         stored = self.registry.get(kind, target.namespace or "", target.name)
         if target.sub == "log" and kind.kind == "Pod":
             return self._log(stored.obj, query)
+        if target.sub == "scale" and "scale" in kind.subresources:
+            return Answer(200, json.dumps(scale.of(stored.obj)))
         if target.sub not in ("", "status"):
             raise refusals.no_such_path()
         return self._shown(request, target, stored, 200)
@@ -183,6 +185,8 @@ class Service:
         kind, space, name, sub = target.kind, target.namespace or "", target.name, target.sub
         if query.get("dryRun", "All") != "All":
             raise refusals.no_such_dry_run(request.method, query["dryRun"])
+        if sub == "scale" and name is not None and "scale" in kind.subresources:
+            return self._scale(request, target, call)
         if sub not in ("", "status") or (sub == "status" and not kind.status):
             raise refusals.no_such_path()
         if kind.namespaced and not space:
@@ -220,6 +224,15 @@ class Service:
             target.sub,
         )
         return self._shown(request, target, stored, 201 if created else 200)
+
+    def _scale(self, request: Request, target: Target, call: Call) -> Answer:
+        kind, space, name = target.kind, target.namespace or "", target.name or ""
+        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip()
+        stored = self.registry.get(kind, space, name)
+        replicas = scale.wanted(stored.obj, request.method, content_type, request.body)
+        change = {"spec": {"replicas": replicas}}
+        stored, _ = self.registry.patch(kind, space, name, "application/merge-patch+json", change, call)
+        return Answer(200, json.dumps(scale.of(stored.obj)), warnings=call.warnings)
 
     def _delete(self, request: Request, target: Target, call: Call) -> Answer:
         body = request.body if isinstance(request.body, dict) else {}

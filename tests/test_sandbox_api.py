@@ -176,6 +176,49 @@ class TestObjects:
         assert changed["status"] == {"phase": "Lost"}
         assert changed["metadata"]["labels"] == {"x": "y"}
 
+    def test_scale(self, admin: Client, namespace: str) -> None:
+        document = made(admin.create(deployment(namespace)))
+        path = f"{path_of(document)}/scale"
+        scale = made(admin.call("GET", path))
+        assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == (
+            "Scale",
+            {"replicas": 0},
+            "app=web",
+        )
+        query = {"dryRun": "All"}
+        assert (
+            made(admin.call("PUT", path, scale | {"spec": {"replicas": 2}}, query=query))["spec"]["replicas"]
+            == 2
+        )
+        changed = admin.call("PATCH", path, {"spec": {"replicas": 3}}, query=query, content_type=MERGE)
+        assert made(changed)["spec"] == {"replicas": 3}
+        assert admin.call("PATCH", path, {"spec": {"replicas": -1}}, content_type=MERGE).status == 422
+
+    def test_pod_keeps_its_spec(self, admin: Client, namespace: str) -> None:
+        security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
+        container = {
+            "name": "main",
+            "image": "registry.example.test/app:1",
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        }
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": namespace},
+            "spec": {
+                "nodeSelector": {"nowhere": "1"},
+                "securityContext": security,
+                "containers": [container],
+            },
+        }
+        made(admin.create(pod))
+        body = {"spec": {"hostname": "other"}}
+        answer = admin.call("PATCH", path_of(pod), body, content_type=MERGE)
+        assert answer.status == 422
+        assert "spec: Forbidden: pod updates may not change fields other than" in answer.message
+        image = {"spec": {"containers": [{"name": "main", "image": "registry.example.test/app:2"}]}}
+        assert admin.call("PATCH", path_of(pod), image, content_type=STRATEGIC).ok
+
 
 class TestDeletion:
     def test_finalizer_holds_the_object(self, admin: Client, namespace: str) -> None:
