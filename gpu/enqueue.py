@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 PROVISION = "portal.provision"
 WRITE_QUOTA = "portal.write_quota"
 FETCH_LOG = "portal.fetch_log"
+PULL = "portal.pull"
 
 
 def provision(slice_pk: int) -> None:
@@ -32,6 +33,11 @@ def write_quota(project_pk: int) -> None:
 def fetch_log(slice_pk: int) -> None:
     """Ask a worker for a copy of a slice's log, once this transaction commits."""
     _on_commit(FETCH_LOG, slice_pk)
+
+
+def pull(pull_pk: int) -> None:
+    """Ask a worker to look at a model pull, once this transaction commits."""
+    _on_commit(PULL, pull_pk)
 
 
 def _on_commit(task: str, pk: int) -> None:

@@ -29,7 +29,18 @@ SENTENCES = {
     "restart_asked": gettext_noop("Restart asked for"),
     "release_asked": gettext_noop("Release asked for"),
     "change_asked": gettext_noop("Change asked for"),
+    "pull_asked": gettext_noop("Model ordered"),
+    "pull_cancelled": gettext_noop("Fetching a model cancelled"),
+    "pull_done": gettext_noop("Model fetched"),
+    "pull_failed": gettext_noop("Fetching a model failed"),
+    "delete_asked": gettext_noop("Deletion of a model asked for"),
+    "delete_done": gettext_noop("Model deleted"),
+    "delete_failed": gettext_noop("Deleting a model failed"),
+    "check_asked": gettext_noop("Check of a model asked for"),
+    "whole_card": gettext_noop("The whole card is visible in the slice; an operator has been told"),
 }
+
+WARNINGS = ("refused", "change_refused", "needs_operator", "pull_failed", "delete_failed", "whole_card")
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,7 @@ def timeline(row: Slice, facts: ProjectFacts, *, limit: int = 100) -> tuple[Time
             sentence=_(SENTENCES.get(entry.code, entry.code)),
             detail=str(entry.params.get("message") or ""),
             actor=(entry.actor.get_full_name() or entry.actor.get_username()) if entry.actor else "",
-            warning=entry.code in ("refused", "change_refused", "needs_operator"),
+            warning=entry.code in WARNINGS,
             count=1,
         )
         for entry in row.timeline.select_related("actor").order_by("-at", "-id")[:limit]

@@ -241,6 +241,9 @@ CLUSTER_READ_TIMEOUT: float = env.float("CLUSTER_READ_TIMEOUT", default=15.0)
 # Facts older than this many seconds are said to be old, in colour and words (ux.md, ground rules).
 STALE_AFTER_S = 30
 
+# The image of the Job that pulls a model: a Python 3.9 or newer, nothing else.
+PULL_IMAGE: str = env.str("PULL_IMAGE", default="python:3.12-slim")
+
 # A task may run PROVISION_HARD_LIMIT seconds; the broker hands it out again only after BROKER_VISIBILITY_TIMEOUT.
 TASK_SOFT_LIMIT: int = env.int("TASK_SOFT_LIMIT", default=90)
 TASK_HARD_LIMIT: int = env.int("TASK_HARD_LIMIT", default=120)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Task
 
-from gpu import enqueue, loglines, provision, quota_writer, sweep
+from gpu import enqueue, loglines, provision, pull_runner, quota_writer, sweep
 from portal.celery import app
 
 
@@ -30,6 +30,14 @@ def write_quota(self: Task, project_pk: int) -> None:
 def fetch_log(slice_pk: int) -> None:
     """Fetch a copy of a slice's log."""
     loglines.fetch(slice_pk)
+
+
+@app.task(bind=True, name=enqueue.PULL)
+def pull_model(self: Task, pull_pk: int) -> None:
+    """Take a look at a model pull; the next one is a task of its own."""
+    run = pull_runner.run(pull_pk)
+    if run.again_in is not None and run.again_in <= 30:
+        self.apply_async(args=[pull_pk], countdown=run.again_in)
 
 
 @app.task(name="portal.sweep")

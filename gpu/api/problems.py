@@ -171,7 +171,11 @@ def pointer(place: str) -> str:
     if place.startswith("/"):
         return ""
     path = "/" + place.replace(".", "/")
-    return path if place in ("display_name", "package", "project", "allow_queue") else f"/workload{path}"
+    return (
+        path
+        if place in ("display_name", "package", "project", "allow_queue", "model")
+        else f"/workload{path}"
+    )
 
 
 def _order(error: OrderRefused) -> Problem:
