@@ -64,6 +64,19 @@ class EntitlementForm(forms.ModelForm[Entitlement]):
         return cleaned
 
 
+class EntitlementFormSet(forms.BaseInlineFormSet[Entitlement, Project, EntitlementForm]):
+    """Refuses to delete an entitlement that is in use, naming the slices."""
+
+    def clean(self) -> None:
+        """Check what is ticked for deletion."""
+        super().clean()
+        for form in self.deleted_forms:
+            row = form.instance
+            refusal = entitlements.refuse_lower_entitlement(row.project, row.package, 0) if row.pk else None
+            if refusal:
+                raise forms.ValidationError(render(refusal))
+
+
 class PoolForm(forms.ModelForm[ComputePool]):
     """Refuses to go below what is in use, naming the slices."""
 
@@ -94,6 +107,7 @@ class EntitlementInline(admin.TabularInline[Entitlement, Project]):
 
     model = Entitlement
     form = EntitlementForm
+    formset = EntitlementFormSet
     extra = 0
 
 
@@ -110,16 +124,16 @@ class PoolInline(admin.StackedInline[ComputePool, Project]):
 class ProjectAdmin(admin.ModelAdmin[Project]):
     """Projects with entitlements and pool: asked, in the cluster and used, side by side."""
 
-    list_display = ["name", "tenant", "namespace", "entitlement_lines", "in_step"]
-    list_filter = ["tenant"]
+    list_display = ["name", "tenant", "cluster", "namespace", "entitlement_lines", "in_step"]
+    list_filter = ["tenant", "cluster"]
     search_fields = ["name", "namespace", "tenant__name"]
     inlines = [EntitlementInline, PoolInline]
     readonly_fields = ["public_id", "quota_table", "in_step"]
-    list_select_related = ["tenant", "quota_state"]
+    list_select_related = ["tenant", "cluster", "quota_state"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Project | None = None) -> list[str]:
-        """The namespace of a project with orders does not change."""
-        fixed = ["namespace", "tenant"] if obj and obj.orders.exists() else []
+        """Cluster and namespace of a project with orders do not change."""
+        fixed = ["namespace", "tenant", "cluster"] if obj and obj.orders.exists() else []
         return [*self.readonly_fields, *fixed]
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
