@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from gpu.facts import Freshness, freshness
+from gpu.facts import Freshness, cluster_of, freshness
 from tenants import access
 from tenants.access import Actor
 from tenants.models import Project
@@ -58,7 +58,7 @@ def shell(actor: Actor, project: Project, section: str) -> Shell:
         project=project,
         projects=tuple(access.projects(actor)),
         tabs=tabs,
-        freshness=freshness(cluster=project.cluster_id),
+        freshness=freshness(cluster=cluster_of(project.namespace)),
         is_owner=access.is_owner(actor, project.tenant),
     )
 
