@@ -143,6 +143,22 @@ def leaves(schema: Schema, node: Node, value: Any, path: Path = ()) -> Iterator[
             yield from leaves(schema, item_node, item, below)
 
 
+def duplicate(schema: Schema, node: Node, value: Any, path: Path = ()) -> str | None:
+    """The first keyed list with two items of one key, as server-side apply refuses it; None where all is well."""
+    if isinstance(value, dict) and _is_granular(node):
+        places = ((schema.child(node, name) or {}, entry, f"f:{name}") for name, entry in value.items())
+    elif isinstance(value, list) and (keys := schema.list_keys(node)) is not None:
+        names = [key_of(schema, node, keys, item) for item in value]
+        for index, name in enumerate(names):
+            if name in names[:index]:
+                return f"{_dotted(path)}: duplicate entries for key {_dotted((name,))}"
+        places = ((schema.item(node), item, name) for item, name in zip(value, names, strict=True))
+    else:
+        return None
+    found = (duplicate(schema, below, entry, (*path, part)) for below, entry, part in places)
+    return next((text for text in found if text), None)
+
+
 def _owned(kind: Kind, path: Path, subresource: str) -> bool:
     if path[:1] in _NEVER_OWNED or path[:2] in _NEVER_OWNED:
         return False

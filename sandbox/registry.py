@@ -213,6 +213,8 @@ class Registry:
             )
         patch: Obj = copy.deepcopy(body)
         metadata = patch.setdefault("metadata", {})
+        if not isinstance(metadata, dict):
+            raise self._untyped(kind, namespace, name, f".metadata: expected map, got {metadata!r}")
         if metadata.get("managedFields"):
             raise refusals.bad_request("metadata.managedFields must be nil")
         metadata.setdefault("name", name)
@@ -224,6 +226,8 @@ class Registry:
             raise self._untyped(kind, namespace, name, str(error)) from error
         if unknown:
             raise self._untyped(kind, namespace, name, f".{unknown[0]}: field not declared in schema")
+        if twice := fields.duplicate(self.schema, self.schema.of(kind), patch):
+            raise self._untyped(kind, namespace, name, twice)
         _check_name(metadata, name)
         return patch
 

@@ -19,11 +19,14 @@ type Node = dict[str, Any]
 # Fields whose Go type is a pointer: their empty string or false is kept, where others' is as if not written.
 _KEEP_EMPTY = {
     "storageClassName", "runtimeClassName", "resourceClaimTemplateName", "resourceClaimName", "volumeMode", "string",
+    "fsGroupChangePolicy",
 }  # fmt: skip
 _DROP_FALSE = {
     "hostNetwork", "hostPID", "hostIPC", "readOnly", "stdin", "stdinOnce", "tty", "paused", "unschedulable",
     "publishNotReadyAddresses", "ready", "containerPort",
 }  # fmt: skip
+# Required fields of these types are written even where the manifest leaves them out.
+_PLAIN_ZEROS: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
 _DROP_ZERO = {"count", "hostPort", "minReadySeconds", "nodePort", "observedGeneration", "initialDelaySeconds"}
 
 
@@ -140,13 +143,23 @@ class Schema:
                 continue
             if entry is None:
                 if is_map:
-                    result[key] = {} if child.get("type") == "object" else ""
+                    result[key] = self._zero(child)
                 continue
             inside = owner if is_map else self._struct(node, owner)
             decoded = self._value(child, entry, f"{path}.{key}", inside, unknown)
             if is_map or key in required or not _is_zero(child, key, decoded):
                 result[key] = decoded
+        for key in required:
+            zero = _PLAIN_ZEROS.get((self.child(node, key) or {}).get("type", ""))
+            if zero is not None:
+                result.setdefault(key, zero)
         return result
+
+    def _zero(self, node: Node) -> Any:
+        """What null stands for in a map: the zero value of its entries' type."""
+        if self.is_quantity(node):
+            return "0"
+        return (_PLAIN_ZEROS | {"object": {}, "array": []}).get(node.get("type", ""), "")
 
     def _struct(self, node: Node, otherwise: str) -> str:
         """The Go name of a definition, for error texts."""

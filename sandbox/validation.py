@@ -120,6 +120,11 @@ def _volume_claim(_: Kind, obj: Obj, errors: Errors) -> None:
 
 
 def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
+    for index, constraint in enumerate(spec.get("devices", {}).get("constraints", [])):
+        attribute = constraint.get("matchAttribute")
+        if attribute is not None and "/" not in attribute:
+            why = "a fully qualified name must be a domain and a name separated by a slash"
+            errors.invalid(f"{field}.devices.constraints[{index}].matchAttribute", attribute, why)
     seen: set[str] = set()
     for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
         place = f"{field}.devices.requests[{index}]"
@@ -264,8 +269,6 @@ def _unchangeable(kind: Kind, new: Obj, old: Obj, errors: Errors) -> None:
             errors.forbidden("spec.resources.requests.storage", why)
     if kind.kind == "Pod" and _fixed_part(old["spec"]) != _fixed_part(new["spec"]):
         errors.forbidden("spec", _POD_UPDATE)
-    if kind.kind == "Secret" and old.get("type") != new.get("type"):
-        errors.invalid("type", new.get("type"), "field is immutable")
 
 
 def check(kind: Kind, new: Obj, old: Obj | None) -> None:
@@ -278,5 +281,7 @@ def check(kind: Kind, new: Obj, old: Obj | None) -> None:
         _CHECKS[kind.kind](kind, new, errors)
     if old is not None and "spec" in old and "spec" in new:
         _unchangeable(kind, new, old, errors)
+    if old is not None and kind.kind == "Secret" and old.get("type") != new.get("type"):
+        errors.invalid("type", new.get("type"), "field is immutable")
     if errors.found:
         raise invalid(kind, new["metadata"]["name"], errors.found)

@@ -343,6 +343,15 @@ class TestServerSideApply:
         cleared = made(admin.call("PATCH", path_of(document), body, content_type=MERGE))
         assert cleared["spec"]["strategy"] == {"type": "Recreate"}
 
+    def test_same_key_twice(self, admin: Client, namespace: str) -> None:
+        document = deployment(namespace)
+        container = document["spec"]["template"]["spec"]["containers"][0]
+        container["env"] = [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]
+        answer = apply(admin, document)
+        assert answer.status == 500
+        assert '.containers[name="main"].env: duplicate entries for key [name="A"]' in answer.message
+        assert admin.create(document, dry_run=True).ok
+
     def test_needs_a_field_manager(self, admin: Client, namespace: str) -> None:
         document = config_map(namespace)
         answer = admin.call("PATCH", path_of(document), document, content_type=APPLY)
