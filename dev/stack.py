@@ -46,7 +46,8 @@ def watcher() -> list[str]:
 def sandbox(folder: Path, port: int) -> list[str]:
     """The sandbox cluster on `port` of loopback, with its objects and kubeconfigs in `folder`."""
     command = [sys.executable, "-m", "sandbox", "--data", str(folder), "--port", str(port)]
-    return [*command, "--deploy", str(ROOT / "deploy"), "--kubeconfig-dir", str(folder)]
+    documents = ["--deploy", str(ROOT / "deploy"), "--also", str(ROOT / "sandbox" / "demo.yaml")]
+    return [*command, *documents, "--kubeconfig-dir", str(folder)]
 
 
 def control_plane(folder: Path) -> list[str]:

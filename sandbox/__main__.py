@@ -16,6 +16,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder that keeps objects and tokens")
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (0: any free one)")
     parser.add_argument("--deploy", type=Path, help="folder with policies, RBAC and DeviceClasses")
+    parser.add_argument("--also", type=Path, help="one more file or folder of documents, such as namespaces")
     parser.add_argument(
         "--kubeconfig-dir", type=Path, help="where the kubeconfigs go (default: the data folder)"
     )
@@ -24,7 +25,11 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     sandbox = Sandbox(
-        arguments.data, arguments.deploy, port=arguments.port, kubeconfig_dir=arguments.kubeconfig_dir
+        arguments.data,
+        arguments.deploy,
+        port=arguments.port,
+        kubeconfig_dir=arguments.kubeconfig_dir,
+        also=arguments.also,
     )
     try:
         sandbox.start()

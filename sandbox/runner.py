@@ -24,7 +24,7 @@ _JOIN_SECONDS = 1.5
 class Sandbox:
     """A stand-in cluster on a loopback port. Several may run in one process.
 
-    ``data_dir`` keeps the objects and tokens; ``deploy_dir`` holds policies, RBAC and DeviceClasses. With
+    ``data_dir`` keeps the objects and tokens; ``deploy_dir`` holds policies, RBAC and DeviceClasses, ``also`` is one more file or folder of documents. With
     ``controllers=False`` only the API runs.
     """
 
@@ -38,9 +38,11 @@ class Sandbox:
         controllers: bool = True,
         bookmark_seconds: float = 5.0,
         kubeconfig_dir: Path | str | None = None,
+        also: Path | None = None,
     ) -> None:
         self.data_dir = Path(data_dir)
         self._deploy_dir = Path(deploy_dir) if deploy_dir else None
+        self._also = also
         self._kubeconfig_dir = Path(kubeconfig_dir) if kubeconfig_dir else self.data_dir
         self._port = port
         self._options = options or Options()
@@ -94,7 +96,8 @@ class Sandbox:
         tokens = self._tokens()
         self._store = Store(self.data_dir / "objects.sqlite")
         registry = self._registry = Registry(self._store, Schema())
-        seed(registry, self._deploy_dir)
+        for folder in (self._deploy_dir, self._also):
+            seed(registry, folder)
         users = {tokens["admin"]: ADMIN, tokens["portal"]: service_account(*PORTAL)}
         self._service = Service(registry, Auth(self._store, users), self._bookmark_seconds)
         self._server = Server(("127.0.0.1", self._port), self._service)

@@ -34,9 +34,9 @@ class SeedError(Exception):
 
 
 def documents(folder: Path) -> Iterator[tuple[Path, Obj]]:
-    """The documents the sandbox takes from a folder, namespaces first."""
+    """The documents the sandbox takes from a folder or a file, namespaces first."""
     found: list[tuple[Path, Any]] = []
-    for path in sorted(folder.rglob("*.yaml")):
+    for path in [folder] if folder.is_file() else sorted(folder.rglob("*.yaml")):
         if path.name == "kustomization.yaml":
             continue
         with path.open(encoding="utf-8") as file:

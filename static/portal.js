@@ -111,7 +111,7 @@ function keepForm(form) {
   sessionStorage.setItem(keepKey(form), JSON.stringify(values));
 }
 function restoreForm(form) {
-  const stored = sessionStorage.getItem(keepKey(form));
+  const stored = history.state?.[keepKey(form)] ?? sessionStorage.getItem(keepKey(form));
   if (!stored || form.dataset.filled === "true") return;
   const values = JSON.parse(stored);
   for (const field of form.elements) {
@@ -127,6 +127,17 @@ for (const form of $$("form[data-keep]")) {
   form.addEventListener("input", () => keepForm(form));
   form.addEventListener("change", () => keepForm(form));
 }
+// Back and reload send the same operation key, also where the browser has fetched the page anew (case C-17).
+const operationKey = $("input[name=operation_key]");
+if (operationKey) {
+  operationKey.value = history.state?.operationKey ?? operationKey.value;
+  history.replaceState({ ...history.state, operationKey: operationKey.value }, "");
+}
+document.addEventListener("submit", ({ target: form }) => {
+  if (!form.dataset.keep) return;
+  keepForm(form);
+  history.replaceState({ ...history.state, [keepKey(form)]: sessionStorage.getItem(keepKey(form)) }, "");
+});
 for (const element of $$("[data-kept-done]")) sessionStorage.removeItem(`keep:${element.dataset.keptDone}`);
 
 // A template fills the fields that nobody has typed into.
