@@ -12,8 +12,7 @@ _PROBE: Obj = {"failureThreshold": 3, "periodSeconds": 10, "successThreshold": 1
 
 def _set(target: Obj, **values: Any) -> None:
     for name, value in values.items():
-        if target.get(name, "") == "":  # an empty text is Go's way of saying nothing
-            target[name] = value
+        target.setdefault(name, value)
 
 
 def pull_policy(image: str) -> str:
@@ -123,8 +122,8 @@ def _claim_devices(devices: Obj) -> None:
         for part in [request.get("exactly"), *request.get("firstAvailable", [])]:
             if part is not None:
                 _set(part, allocationMode="ExactCount")
-                if part["allocationMode"] == "ExactCount" and part.get("count", 0) == 0:
-                    part["count"] = 1
+                if part["allocationMode"] == "ExactCount":
+                    _set(part, count=1)
 
 
 def _claim(obj: Obj) -> None:

@@ -121,10 +121,14 @@ def _volume_claim(_: Kind, obj: Obj, errors: Errors) -> None:
 
 def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
     for index, constraint in enumerate(spec.get("devices", {}).get("constraints", [])):
+        place, names = f"{field}.devices.constraints[{index}]", constraint.get("requests", [])
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                errors.duplicate(f"{place}.requests[{number}]", name)
         attribute = constraint.get("matchAttribute")
         if attribute is not None and "/" not in attribute:
             why = "a fully qualified name must be a domain and a name separated by a slash"
-            errors.invalid(f"{field}.devices.constraints[{index}].matchAttribute", attribute, why)
+            errors.invalid(f"{place}.matchAttribute", attribute, why)
     seen: set[str] = set()
     for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
         place = f"{field}.devices.requests[{index}]"

@@ -109,8 +109,8 @@ def _probe(field: str, probe: Obj, errors: Errors) -> None:
         errors.required(field, "must specify a handler type")
     for handler in ("httpGet", "tcpSocket"):
         port = probe.get(handler, {}).get("port", 0)
-        if handler in probe and isinstance(port, int) and not 1 <= port <= 65535:
-            errors.invalid(f"{field}.{handler}.port", port, _PORT)
+        if handler in probe and (not port or (isinstance(port, int) and not 1 <= port <= 65535)):
+            errors.invalid(f"{field}.{handler}.port", port or 0, _PORT)
     if "httpGet" in probe:
         errors.supported(f"{field}.httpGet.scheme", probe["httpGet"]["scheme"], ("HTTP", "HTTPS"))
 
