@@ -1,4 +1,4 @@
-"""Signed out while the page is open: htmx gets a whole-page redirect instead of a sign-in form in a fragment."""
+"""What is answered before or after any view: an ended session under htmx, an address that cannot be."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import resolve_url
 from django_htmx.middleware import HtmxDetails
+
+from portal.errors import not_found
 
 
 class SignedOutMiddleware:
@@ -34,3 +36,15 @@ class SignedOutMiddleware:
         answer = HttpResponse()
         answer["HX-Redirect"] = redirect_to_login(page)["Location"] if page else login
         return answer
+
+
+class NoNulMiddleware:
+    """Answer 404 to an address with a NUL character: PostgreSQL takes none, and nothing here is named by one."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if "\x00" in request.path_info or "%00" in request.META.get("QUERY_STRING", ""):
+            return not_found(request, Http404())
+        return self.get_response(request)

@@ -96,6 +96,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "portal.middleware.SignedOutMiddleware",
+    "portal.middleware.NoNulMiddleware",
     "axes.middleware.AxesMiddleware",
 ]
 
