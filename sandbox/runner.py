@@ -24,8 +24,8 @@ _JOIN_SECONDS = 1.5
 class Sandbox:
     """A stand-in cluster on a loopback port. Several may run in one process.
 
-    ``data_dir`` keeps the objects and tokens; ``deploy_dir`` holds policies, RBAC and DeviceClasses, ``also`` is one more file or folder of documents. With
-    ``controllers=False`` only the API runs.
+    ``data_dir`` keeps the objects and tokens; ``deploy_dir`` holds policies, RBAC and DeviceClasses, ``also`` is one
+    more file or folder of documents. With ``controllers=False`` only the API runs.
     """
 
     def __init__(
