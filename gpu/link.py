@@ -62,6 +62,7 @@ def reach(row: ClusterRow, given: Cluster | None = None) -> Iterator[Cluster]:
     except Unreachable:
         if time.monotonic() - began > LONG_S:
             _cache(lambda: cache.set(down, 1, DOWN_FOR_S))
+            _cache(lambda: cache.set(probe, 1, PROBE_EVERY_S))
         raise
     except ClusterError:
         _cache(lambda: cache.delete(down))
