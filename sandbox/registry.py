@@ -282,7 +282,7 @@ class Registry:
             raise refusals.bad_request("the body of the request is not an object")
         named = (body.get("apiVersion", kind.api_version), body.get("kind", kind.kind))
         if named != (kind.api_version, kind.kind):
-            version = named[0].rpartition("/")[2]
+            version = str(named[0]).rpartition("/")[2]
             raise refusals.bad_request(
                 f'{named[1]} in version "{version}" cannot be handled as a {kind.kind}: no kind "{named[1]}" is '
                 f'registered for version "{named[0]}" in scheme "pkg/runtime/scheme.go:111"'

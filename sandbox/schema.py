@@ -16,20 +16,19 @@ from sandbox.kinds import Kind
 
 type Node = dict[str, Any]
 
-# Fields whose Go type is a pointer: their empty string or false is kept, where others' is as if not written.
+# An empty string, false or 0 is as if not written, unless the field's Go type is a pointer. The description does
+# not tell: these are the strings that are pointers, and the booleans and numbers that are not.
 _KEEP_EMPTY = {
     "storageClassName", "runtimeClassName", "resourceClaimTemplateName", "resourceClaimName", "volumeMode", "string",
     "fsGroupChangePolicy",
 }  # fmt: skip
 _DROP_FALSE = {
     "hostNetwork", "hostPID", "hostIPC", "readOnly", "stdin", "stdinOnce", "tty", "paused", "unschedulable",
-    "publishNotReadyAddresses", "ready", "containerPort",
+    "publishNotReadyAddresses", "ready",
 }  # fmt: skip
+_DROP_ZERO = {"count", "hostPort", "minReadySeconds", "nodePort", "observedGeneration", "initialDelaySeconds"}
 # Required fields of these types are written even where the manifest leaves them out.
 _PLAIN_ZEROS: dict[str, Any] = {"string": "", "integer": 0, "boolean": False}
-_DROP_ZERO = {"count", "hostPort", "minReadySeconds", "nodePort", "observedGeneration", "initialDelaySeconds"}
-
-
 _GO_TYPES = {"string": "string", "boolean": "bool", "array": "[]", "object": "map[string]"}
 
 

@@ -1,6 +1,7 @@
 """The HTTP side: one thread a connection, kept alive; watches as chunked streams."""
 
 import json
+import logging
 import select
 import socket
 import threading
@@ -17,6 +18,8 @@ from sandbox.api import ApiError, Obj
 from sandbox.faults import Fault
 from sandbox.refusals import bad_request, status
 from sandbox.service import Answer, Request, Service
+
+_LOG = logging.getLogger(__name__)
 
 
 class Server(ThreadingHTTPServer):
@@ -118,6 +121,10 @@ class Handler(BaseHTTPRequestHandler):
             return self.server.service.handle(request)
         except ApiError as error:
             return Answer(error.status, json.dumps(error.body), headers=error.headers)
+        except Exception:
+            _LOG.exception("%s %s", self.command, path)
+            failure = status(500, "Internal error occurred: see the log of the sandbox")
+            return Answer(500, json.dumps(failure.body))
 
     def _read(self, body: bytes) -> Any:
         if not body:

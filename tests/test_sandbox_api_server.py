@@ -169,6 +169,24 @@ class TestFaults:
         assert admin.call("GET", MAPS, query=query).body["object"]["code"] == 410
 
 
+@pytest.mark.parametrize(
+    "body", [[], "x", {"kind": 1}, {"apiVersion": 1}, {"metadata": []}, {"metadata": {"name": 1}}]
+)
+def test_nonsense_is_answered(admin: Client, body: Any) -> None:
+    """Whatever is sent, the connection lives and gets a Status."""
+    for method, path in (
+        ("POST", MAPS),
+        ("PUT", f"{MAPS}/a"),
+        ("PATCH", f"{MAPS}/a"),
+        ("DELETE", f"{MAPS}/a"),
+    ):
+        answer = admin.call(method, path, body)
+        assert 400 <= answer.status < 500
+        assert answer.body["kind"] == "Status"
+    assert admin.call("GET", f"{MAPS}?limit=x").status == 400
+    assert admin.call("GET", f"{MAPS}?continue=x").status == 400
+
+
 class TestWatchBookmarks:
     def test_come_by_themselves(self, admin: Client) -> None:
         version = admin.call("GET", MAPS).body["metadata"]["resourceVersion"]
