@@ -9,6 +9,7 @@ from sandbox.api import Obj
 def of(obj: Obj) -> Obj:
     """The ``Scale`` of an object."""
     metadata = obj["metadata"]
+    replicas = obj["spec"].get("replicas", 0)
     labels = obj["spec"].get("selector", {}).get("matchLabels", {})
     return {
         "kind": "Scale",
@@ -17,7 +18,7 @@ def of(obj: Obj) -> Obj:
             name: metadata[name]
             for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
         },
-        "spec": {"replicas": obj["spec"].get("replicas", 0)},
+        "spec": {"replicas": replicas} if replicas else {},
         "status": {
             "replicas": obj.get("status", {}).get("replicas", 0),
             "selector": ",".join(f"{key}={value}" for key, value in sorted(labels.items())),

@@ -182,7 +182,7 @@ class TestObjects:
         scale = made(admin.call("GET", path))
         assert (scale["kind"], scale["spec"], scale["status"]["selector"]) == (
             "Scale",
-            {"replicas": 0},
+            {},
             "app=web",
         )
         query = {"dryRun": "All"}
