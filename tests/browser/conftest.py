@@ -111,9 +111,12 @@ def language(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def shot() -> Callable[[Page, str], None]:
-    """`shot(page, "order-en")` keeps a picture of the whole page in artefacts/screenshots."""
+    """`shot(page, "order-en")` keeps a picture of the whole page in artefacts/screenshots.
+
+    The caret stays: to hide it, Playwright would add a style that the page refuses.
+    """
 
     def take(page: Page, name: str) -> None:
-        page.screenshot(path=ARTEFACTS / "screenshots" / f"{name}.png", full_page=True)
+        page.screenshot(path=ARTEFACTS / "screenshots" / f"{name}.png", full_page=True, caret="initial")
 
     return take
