@@ -135,6 +135,13 @@ def test_backend_only_policy_tells_the_operator_what_to_do() -> None:
     ("code", "body", "headers", "kind", "retry"),
     [
         (401, status(401, "Unauthorized"), {}, errors.Unauthorized, True),
+        (
+            500,
+            status(500, "failed to create typed patch object (a/b; apps/v1)"),
+            {},
+            errors.InvalidObject,
+            False,
+        ),
         (403, status(403, 'User "x" cannot patch resource'), {}, errors.Forbidden, False),
         (403, status(403, "status unknown for quota: plan"), {}, errors.QuotaNotCounted, True),
         (

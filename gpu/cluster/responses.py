@@ -38,6 +38,8 @@ _WEBHOOK = re.compile(
     re.DOTALL,
 )
 
+_UNREADABLE = "failed to create typed patch object"
+
 
 def from_response(status: int, body: Any, headers: Mapping[str, str]) -> ClusterError:
     """The error that an HTTP answer outside 2xx means; `body` is the Status object or the raw text."""
@@ -55,7 +57,8 @@ def from_response(status: int, body: Any, headers: Mapping[str, str]) -> Cluster
         return _not_found(message, details)
     if status == 409:
         return Conflict(message, status=status)
-    if status in (400, 413, 415, 422):
+    # Server-side apply answers 500 to a document it cannot read (a list key twice, a wrong type): no try mends that.
+    if status in (400, 413, 415, 422) or (status == 500 and _UNREADABLE in message):
         webhook = _webhook(message, status)
         return webhook or InvalidObject(message, status=status, immutable=_immutable(message, details))
     simple: dict[int, type[ClusterError]] = {401: Unauthorized, 410: Gone, 429: Throttled}
