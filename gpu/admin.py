@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
 from gpu import entitlements, orders, outcomes
+from gpu.admin_models import ReadOnlyAdmin
 from gpu.models import ComputePool, Entitlement, Order, Package, QuotaState, Slice, TimelineEntry
 from gpu.order_errors import OrderRefused
 from gpu.quota_view import quota_lines
@@ -184,22 +185,6 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
         if state.applied_generation < state.generation:
             return _t("being written")
         return _t("yes") if all(line.agrees for line in quota_lines(obj)) else _t("written, not seen yet")
-
-
-class ReadOnlyAdmin:
-    """Rows that only the portal's own services write."""
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody adds by hand."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody changes by hand."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody deletes by hand."""
-        return False
 
 
 @admin.register(Order)

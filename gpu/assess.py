@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from gpu import contract
+from gpu import contract, matrix
 from gpu.capacity import Capacity, capacity
 from gpu.contract import Finding
 from gpu.facts import Freshness, ProjectFacts, cards, project_facts
@@ -101,7 +101,9 @@ def assess(
         restart=0,
         slice_id=current.public_id if current else "sl_preview",
     )
-    findings = contract.check_workload(workload)
+    findings = contract.check_workload(
+        workload, ceilings=matrix.ceilings(package), require_digest=matrix.demands_digest()
+    )
     documents: tuple[dict[str, object], ...] = ()
     demand: dict[str, Decimal] = {}
     objections: tuple[Objection, ...] = ()

@@ -18,6 +18,7 @@ PROVISION = "portal.provision"
 WRITE_QUOTA = "portal.write_quota"
 FETCH_LOG = "portal.fetch_log"
 PULL = "portal.pull"
+RECEIPT = "portal.receipt"
 
 
 def provision(slice_pk: int) -> None:
@@ -38,6 +39,11 @@ def fetch_log(slice_pk: int) -> None:
 def pull(pull_pk: int) -> None:
     """Ask a worker to look at a model pull, once this transaction commits."""
     _on_commit(PULL, pull_pk)
+
+
+def receipt(slice_pk: int) -> None:
+    """Ask a worker to read a slice's receipt from its log, once this transaction commits."""
+    _on_commit(RECEIPT, slice_pk)
 
 
 def _on_commit(task: str, pk: int) -> None:

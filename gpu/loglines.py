@@ -8,6 +8,7 @@ from gpu.cluster.logs import fetch_log
 from gpu.link import reach
 from gpu.logcopies import store_log
 from gpu.models import LogCopy
+from gpu.receipt_rows import note, pod_uid
 
 
 def fetch(slice_pk: int, cluster: Cluster | None = None) -> None:
@@ -23,3 +24,5 @@ def fetch(slice_pk: int, cluster: Cluster | None = None) -> None:
         store_log(row, "", error.code)
     else:
         store_log(row, text)
+        if not copy.previous and (uid := pod_uid(row)):
+            note(row, text, uid)

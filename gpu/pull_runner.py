@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.utils import timezone
 
-from gpu import pull_outcomes, pulls
+from gpu import enqueue, pull_outcomes, pulls
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, InvalidObject, NamespaceMissing, NotFound
 from gpu.link import reach
@@ -232,6 +232,7 @@ def _after(row: ModelPull, report: AgentLog) -> None:
     """What follows a good end: what a check found is kept, and the first model is checked by itself."""
     if report.check is not None and report.check.size is not None:
         pull_outcomes.note_check(row.slice_id, report.check)
+        enqueue.receipt(row.slice_id)
     first = not ModelCheck.objects.filter(slice=row.slice_id).exists()
     asked = ModelPull.objects.filter(slice=row.slice_id, mode=ModelPull.Mode.CHECK).exists()
     if row.mode == ModelPull.Mode.PULL and first and not asked:

@@ -15,8 +15,9 @@ from django.utils.translation import gettext_noop, ngettext
 
 from gpu import diagnosis, wording
 from gpu.capacity import Capacity, capacity
-from gpu.diagnosis import Diagnosis, Intent, Step
+from gpu.diagnosis import Degraded, Diagnosis, Intent, Step
 from gpu.facts import Freshness, ProjectFacts, cards, project_facts
+from gpu.gpu_use import degraded
 from gpu.headroom import Room, headroom, parse_quota
 from gpu.holders import Holding, holding
 from gpu.messages import Count, Text
@@ -153,8 +154,8 @@ class ProjectStatus:
     freshness: Freshness
 
 
-def intent_of(row: Slice) -> Intent:
-    """Return the diagnosis' view of a row."""
+def intent_of(row: Slice, degraded: Degraded | None = None) -> Intent:
+    """Return the diagnosis' view of a row; `degraded` is what checks and its log have found."""
     return Intent(
         slice_id=row.public_id,
         app=row.app,
@@ -171,13 +172,18 @@ def intent_of(row: Slice) -> Intent:
         has_port=row.spec.get("port") is not None,
         generation=row.generation,
         action_at=row.action_at,
+        degraded=degraded,
     )
 
 
 def slice_status(row: Slice, facts: ProjectFacts | None = None) -> SliceStatus:
     """Return the status of one slice; `row` comes with its project and package."""
     facts = facts or project_facts(row.project.namespace, [row.app])
-    found = diagnosis.explain(intent_of(row), facts.seen(row.app), timezone.now())
+    return _status(row, facts, degraded([row]).get(row.pk))
+
+
+def _status(row: Slice, facts: ProjectFacts, limited: Degraded | None) -> SliceStatus:
+    found = diagnosis.explain(intent_of(row, limited), facts.seen(row.app), timezone.now())
     info = diagnosis.STATES[found.state]
     return SliceStatus(
         slice=row,
@@ -217,7 +223,8 @@ def slice_statuses(project: Project, rows: Iterable[Slice]) -> tuple[SliceStatus
     """Return the statuses of slices of one project, in the order given, with a fixed number of queries."""
     found = list(rows)
     facts = project_facts(project.namespace, {row.app for row in found})
-    return tuple(slice_status(row, facts) for row in found)
+    limited = degraded(found)
+    return tuple(_status(row, facts, limited.get(row.pk)) for row in found)
 
 
 def project_status(project: Project) -> ProjectStatus:
@@ -237,9 +244,11 @@ def project_status(project: Project) -> ProjectStatus:
         for package in on_sale
     )
     pool = tuple(_pool_line(key, rooms.get(key)) for key in POOL_KEYS)
-    rows = project.slices.filter(ended_at=None).select_related("package", "order__user", "project")
+    rows = list(project.slices.filter(ended_at=None).select_related("package", "order__user", "project"))
+    limited = degraded(rows)
     slices = sorted(
-        (slice_status(row, facts) for row in rows), key=lambda item: (not item.needs_somebody, -item.slice.pk)
+        (_status(row, facts, limited.get(row.pk)) for row in rows),
+        key=lambda item: (not item.needs_somebody, -item.slice.pk),
     )
     return ProjectStatus(
         project=project,

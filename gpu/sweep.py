@@ -16,6 +16,7 @@ from gpu.models import IdempotentAnswer, ModelPull, Observed, QuotaState, Slice
 from gpu.observe import forget_old_events
 from gpu.provision import SETTLED
 from gpu.quota_writer import wake_waiting
+from gpu.receipt_rows import without_receipt
 from tenants.models import Cluster as ClusterRow
 from tenants.models import Project
 
@@ -50,7 +51,15 @@ def _send_again() -> int:
     )
     for project in quotas:
         enqueue.write_quota(project)
-    return len(slices) + len(quotas) + _look_at_pulls(now)
+    return len(slices) + len(quotas) + _look_at_pulls(now) + _ask_for_receipts()
+
+
+def _ask_for_receipts() -> int:
+    """Have the first lines of a new pod's log read, which tell of its GPU."""
+    missing = without_receipt()
+    for pk in missing:
+        enqueue.receipt(pk)
+    return len(missing)
 
 
 def _look_at_pulls(now: datetime) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Task
 
-from gpu import enqueue, loglines, provision, pull_runner, quota_writer, sweep
+from gpu import enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, sweep
 from portal.celery import app
 
 
@@ -38,6 +38,12 @@ def pull_model(self: Task, pull_pk: int) -> None:
     run = pull_runner.run(pull_pk)
     if run.again_in is not None and run.again_in <= 30:
         self.apply_async(args=[pull_pk], countdown=run.again_in)
+
+
+@app.task(name=enqueue.RECEIPT, expires=15)
+def read_receipt(slice_pk: int) -> None:
+    """Read what a slice's log says of its GPU."""
+    receipt_rows.read(slice_pk)
 
 
 @app.task(name="portal.sweep")

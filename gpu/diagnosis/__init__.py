@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from gpu.diagnosis import action, container, scheduling
 from gpu.diagnosis.crashes import failed_pod
-from gpu.diagnosis.model import STATES, Diagnosis, Intent, Seen, StateInfo, Step
+from gpu.diagnosis.model import STATES, Degraded, Diagnosis, Intent, Seen, StateInfo, Step
 from gpu.diagnosis.steps import steps
 from gpu.diagnosis.view import View, deleting, holds, status, view
 from gpu.diagnosis.volumes import Volume, explain_volume
@@ -19,6 +19,7 @@ from gpu.messages import Moment, Text, gettext_noop
 
 __all__ = [
     "STATES",
+    "Degraded",
     "Diagnosis",
     "Intent",
     "Seen",
@@ -45,7 +46,7 @@ def explain(intent: Intent, seen: Seen, now: datetime) -> Diagnosis:
     else:
         diagnosis = _wanted_running(intent, found, seen, now)
         diagnosis = replace(diagnosis, steps=steps(intent, found, diagnosis.state))
-        diagnosis = _overdue(diagnosis, now)
+        diagnosis = _limited(intent, _overdue(diagnosis, now))
     if diagnosis.state in _SETTLED:
         diagnosis = replace(diagnosis, settled=intent.action == "applied")
     if not seen.reachable and not (diagnosis.state in _ENDED and diagnosis.settled):
@@ -60,6 +61,21 @@ def _overdue(diagnosis: Diagnosis, now: datetime) -> Diagnosis:
         return diagnosis
     mend = Text(gettext_noop("It takes unusually long. An operator of the platform must look at it."))
     return replace(diagnosis, who="operator", next_step=mend)
+
+
+def _limited(intent: Intent, diagnosis: Diagnosis) -> Diagnosis:
+    """A slice that serves, but not as it was ordered: on the CPU, or with its context cut."""
+    found = intent.degraded
+    if diagnosis.state != "running" or found is None:
+        return diagnosis
+    return replace(
+        diagnosis,
+        state="running_degraded",
+        reason=found.reason,
+        sentence=found.sentence,
+        who="operator" if found.operator else "member",
+        next_step=found.mend,
+    )
 
 
 def _wanted_running(intent: Intent, found: View, seen: Seen, now: datetime) -> Diagnosis:

@@ -17,6 +17,16 @@ NOTHING_TO_DO = Text(gettext_noop("Nothing. It goes on by itself."))
 
 
 @dataclass(frozen=True)
+class Degraded:
+    """Why a slice that runs does not do what was paid for, as checks and its log have shown; `operator` must act."""
+
+    reason: str
+    sentence: Text
+    mend: Text
+    operator: bool = False
+
+
+@dataclass(frozen=True)
 class Intent:
     """What a Slice row says: what is wanted, and how our own action went.
 
@@ -40,6 +50,7 @@ class Intent:
     has_port: bool
     generation: int
     action_at: datetime | None = None
+    degraded: Degraded | None = None
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Migration(migrations.Migration):
                 ('compute_capability', models.CharField(blank=True, max_length=16)),
                 ('on_cpu', models.BooleanField(default=False)),
                 ('whole_card', models.BooleanField(default=False)),
-                ('notes', models.JSONField(default=list)),
+                ('notes', models.JSONField(default=dict)),
                 ('read_at', models.DateTimeField(default=django.utils.timezone.now)),
                 ('slice', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='receipt', to='gpu.slice')),
             ],

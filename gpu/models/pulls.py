@@ -162,7 +162,7 @@ class ModelCheck(models.Model):
 class SliceReceipt(models.Model):
     """What the container's log says of the GPU it got. Memory in MiB; no UUID, no bus address.
 
-    `pod_uid` is the pod whose log was read; `notes` are stable codes of warnings that the log holds.
+    `pod_uid` is the pod whose log was read; `notes` holds what else the log tells (gpu.receipt_rows.notes_of).
     """
 
     slice = models.OneToOneField(Slice, on_delete=models.CASCADE, related_name="receipt")
@@ -173,7 +173,7 @@ class SliceReceipt(models.Model):
     compute_capability = models.CharField(max_length=16, blank=True)
     on_cpu = models.BooleanField(default=False)
     whole_card = models.BooleanField(default=False)
-    notes: models.JSONField[Any, Any] = models.JSONField(default=list)
+    notes: models.JSONField[Any, Any] = models.JSONField(default=dict)
     read_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
