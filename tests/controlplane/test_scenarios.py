@@ -126,6 +126,25 @@ def test_cards_busy_then_running(project: MakeProject) -> None:
     assert acme.running("chat")["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("cluster", ["controlplane"], indirect=True)
+def test_no_container_joins_a_slice(project: MakeProject) -> None:
+    """The sandbox knows no ephemeral containers."""
+    acme = project()
+    acme.order("chat")
+    name = acme.running("chat")["metadata"]["name"]
+    debug = {"name": "debug", "image": "busybox:1", "targetContainerName": "workload",
+             "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}  # fmt: skip
+    answer = acme.admin.call(
+        "PATCH",
+        f"/api/v1/namespaces/{acme.namespace}/pods/{name}/ephemeralcontainers",
+        {"spec": {"ephemeralContainers": [debug]}},
+        content_type="application/strategic-merge-patch+json",
+    )
+    assert "and no init or ephemeral containers." in answer.message
+    assert answer.status == 422
+
+
 def test_released(project: MakeProject) -> None:
     acme = project()
     acme.order("chat")
