@@ -20,6 +20,7 @@ class Behaviour:
 
     missing: bool = False
     process: bool = False
+    server: bool = False  # the process is a stand-in that serves, and not the container's own command
     pull: float = 0.1
     ready: float | None = 0.0  # None: never
     runs: float | None = None
@@ -46,7 +47,7 @@ def behaviour(container: Obj, options: Options, card_memory: int | None) -> Beha
     pull = options.pull_seconds
     if "missing" in path:
         return Behaviour(missing=True, pull=pull)
-    if "pull-agent" in path:
+    if "pull-agent" in path or (path[-1] == "python" and command.startswith("python -c ")):
         return Behaviour(process=True, pull=pull)
     opening: tuple[str, ...]
     if "crash" in path:
@@ -76,6 +77,8 @@ def behaviour(container: Obj, options: Options, card_memory: int | None) -> Beha
             opening=("working",),
             ending=(DISK_FULL,),
         )
+    if path[-1] == "ollama" and (not command or command.endswith("ollama serve")):
+        return Behaviour(process=True, server=True, pull=options.slow_seconds if "slow" in path else pull)
     opening = _opening(path, command, image, card_memory)
     runs, exit_code = _command_end(command)
     return Behaviour(
@@ -101,13 +104,6 @@ def _opening(path: Sequence[str], command: str, image: str, card_memory: int | N
     checks = any(part.startswith("cuda-check") for part in path) or list(path[-2:]) == ["nvidia", "cuda"]
     if checks or "nvidia-smi" in command:
         return nvidia_smi(card_memory)
-    if "ollama" in path:
-        memory = f"{card_memory / 1024:.1f} GiB" if card_memory else "0 B"
-        return (
-            'level=INFO msg="Listening on [::]:11434"',
-            'level=INFO msg="looking for compatible GPUs"',
-            f'level=INFO msg="inference compute" library=cuda compute=7.0 name="{PRODUCT}" total="{memory}"',
-        )
     return (f"starting {image.partition('@')[0]}", "ready")
 
 
@@ -137,6 +133,4 @@ def nvidia_smi(card_memory: int | None) -> tuple[str, ...]:
 
 def chatter(path: Sequence[str], number: int) -> str:
     """The ``number``-th line of what a running container says from time to time."""
-    if "ollama" in path:
-        return f'[GIN] | 200 | {20 + number % 7}.{number % 10}ms | 127.0.0.1 | GET "/api/version"'
     return f"alive, {number} s"

@@ -29,6 +29,8 @@ from sandbox.http_api import HttpApi
 from sandbox.images import behaviour
 from sandbox.kubelet_server import serve_logs
 from sandbox.node import NodeAgent, is_silent
+from sandbox.ollama_core import OUT_OF_MEMORY
+from sandbox.ollama_pods import ROOT, OllamaPods
 from sandbox.options import NodeSpec, Options
 from sandbox.processes import Process, ProcessRunner
 from sandbox.quantity import parse
@@ -56,6 +58,7 @@ class Kubelet(Controller):
         super().__init__(engine)
         self.nodes = {node: Recorder(self.api, self.name, node) for node in nodes}
         self.runner = ProcessRunner(self.options.process_paths)
+        self.ollama = OllamaPods(self.api, self.options)
         self._pods: dict[tuple[str | None, str], _Pod] = {}
 
     def observe(self, change: str, obj: Obj, before: Obj | None) -> None:
@@ -108,7 +111,9 @@ class Kubelet(Controller):
             container = Container(spec, behaviour(spec, self.options, memory), self.options, policy, title)
             if spec["name"] in statuses:
                 container.resume(statuses[spec["name"]], time.time())
-                if container.running and container.behaviour.process:
+                if container.running and container.behaviour.server:
+                    self._run(pod, known, container)
+                elif container.running and container.behaviour.process:
                     known.exits[container.name] = (255, "the process did not survive the end of its node")
             known.containers.append(container)
         return known
@@ -129,7 +134,10 @@ class Kubelet(Controller):
             if container.name in known.exits and container.running:
                 code, message = known.exits.pop(container.name)
                 known.processes.pop(container.name, None)
-                container.end(time.time(), code, "Error" if code else "Completed", message, tell)
+                reason = "Error" if code else "Completed"
+                if code == OUT_OF_MEMORY and container.behaviour.server:
+                    code, reason = 137, "OOMKilled"
+                container.end(time.time(), code, reason, message, tell)
             while container.due <= (at := time.time()):
                 was_running = container.running
                 container.step(at, tell)
@@ -141,8 +149,11 @@ class Kubelet(Controller):
     def _begin(self, pod: Obj, known: _Pod, container: Container) -> None:
         if container.restarts:
             self.api.plain.rotate_log(str(namespace_of(pod)), name_of(pod), container.name)
-        if not container.behaviour.process:
-            return
+        if container.behaviour.process:
+            self._run(pod, known, container)
+
+    def _run(self, pod: Obj, known: _Pod, container: Container) -> None:
+        """Start the process that is, or stands for, the container's command."""
         namespace, name = str(namespace_of(pod)), name_of(pod)
 
         def exited(code: int, message: str) -> None:
@@ -153,6 +164,9 @@ class Kubelet(Controller):
         argv = [*(container.spec.get("command") or []), *(container.spec.get("args") or [])]
         try:
             environment = self._environment(namespace, container.spec)
+            if container.behaviour.server:
+                argv = self.ollama.command(pod, container.spec, environment, self._card_memory(pod))
+                environment["PYTHONPATH"] = str(ROOT)
             known.processes[container.name] = self.runner.start(argv, environment, append, exited)
         except (OSError, IndexError) as error:
             exited(127, f"cannot start {argv}: {error}")
@@ -169,6 +183,8 @@ class Kubelet(Controller):
                 found[variable["name"]] = (values.get("data") or {}).get(reference["key"], "")
             else:
                 found[variable["name"]] = str(variable.get("value", ""))
+        if "OLLAMA_URL" in found:
+            found["OLLAMA_URL"] = self.ollama.address(namespace, found["OLLAMA_URL"])
         return found | dict(self.options.process_env)
 
     def _tell(self, pod: Obj, container: Container, type_: str, reason: str, message: str) -> None:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +18,9 @@ TICK = 0.06
 
 LEAST_MEMORY = 1024**3
 """A container with less is killed while it loads a model (field report: 512 MiB was too little)."""
+
+OUT_OF_MEMORY = 247
+"""The exit code that the pretended kubelet reads as the kernel's kill."""
 
 FOR_EVER = 10 * 365 * 86400.0
 _DURATION = re.compile(r"(-?\d+)(ms|s|m|h)?")
@@ -158,7 +160,7 @@ class Ollama:
 
     def _load(self, name: str, entry: dict[str, Any], load: str, context: int) -> None:
         if self.memory and self.memory < LEAST_MEMORY:
-            os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does when a container has used up its memory
+            os._exit(OUT_OF_MEMORY)
         if load == "hungry":
             words = "model requires more system memory (95.4 GiB) than is available (22.0 GiB)"
             log.line("INFO", "sched.go:518", "Load failed", model="/models/blobs/sha256-0", error=words)

@@ -45,3 +45,5 @@ class Options:
     # For containers that run as processes: folders inside the image, and variables that win over the pod's.
     process_paths: Mapping[str, str] = field(default_factory=dict)
     process_env: Mapping[str, str] = field(default_factory=dict)
+    volumes: str | None = None  # the folder for what servers keep on claims; None: a temporary one
+    ollama_seconds: float = 12.0  # how long the stand-in for Ollama takes to pull an ordinary model

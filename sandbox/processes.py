@@ -24,6 +24,7 @@ class Process:
     ) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="sandbox-pod-")
         self._note = Path(self._folder.name, "termination-log")
+        self._note.touch()  # as the kubelet does: a program need only find it and write
         self._on_output, self._on_exit = on_output, on_exit
         self._child = subprocess.Popen(  # noqa: S603  the very purpose; the API hands out tokens to its owner only
             argv,

@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from sandbox.api import Obj
@@ -47,7 +48,9 @@ class Sandbox:
         self._port = port
         self._options = options or Options()
         if nodes is not None:
-            self._options = Options(**(vars(self._options) | {"nodes": nodes}))
+            self._options = replace(self._options, nodes=nodes)
+        if self._options.volumes is None:
+            self._options = replace(self._options, volumes=str(self.data_dir / "volumes"))
         self._controllers = controllers
         self._bookmark_seconds = bookmark_seconds
         self._stop = threading.Event()

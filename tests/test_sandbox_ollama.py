@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from gpu.receipts import read_server_log
+from sandbox.ollama_core import OUT_OF_MEMORY
 from tests.ollama_replay import Run, finish, recorded, start, until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -205,7 +206,7 @@ def test_a_container_with_too_little_memory_is_killed(tmp_path: Path) -> None:
     stand = Stand(tmp_path, "--card-memory", "8192", "--memory", str(512 * 1024**2))
     stand.agent()
     assert stand.agent(AGENT_MODE="check").outcome == ("interrupted", "", True, 1)
-    assert stand.process.wait(5) == -signal.SIGKILL
+    assert stand.process.wait(5) == OUT_OF_MEMORY
 
 
 @pytest.mark.parametrize(
