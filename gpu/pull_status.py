@@ -112,7 +112,7 @@ def explain(pull: ModelPull, row: Slice, facts: ProjectFacts) -> PullStatus:
     under_way = Text(UNDER_WAY[pull.mode], {"model": pull.model} if pull.model else {})
     base = PullStatus(pull, "running", "running", under_way, ITSELF)
     if pull.intent == ModelPull.Intent.CANCEL:
-        sentence = Text(gettext_noop("It is being cancelled; what was fetched so far is of no use."))
+        sentence = Text(gettext_noop("It is being cancelled."))
         return replace(base, state="cancelling", reason="cancelling", sentence=sentence)
     if pull.lost_at is not None:
         return replace(

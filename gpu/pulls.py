@@ -15,11 +15,12 @@ from django.utils.crypto import get_random_string
 from gpu import enqueue, fit, model_names, names
 from gpu.contract import Finding
 from gpu.facts import project_facts
-from gpu.headroom import Shortage, fits, headroom, parse_quota
+from gpu.headroom import Shortage, amount, fits, headroom, parse_quota
 from gpu.messages import Memory, Text, gettext_noop
 from gpu.model_names import ModelName
 from gpu.models import HouseRegistry, ModelOnVolume, ModelPull, ModelShelf, Slice, TimelineEntry
 from gpu.order_errors import InvalidOrder, OrderRefused
+from gpu.order_rules import resource_name
 from gpu.orders import Locked, lock_project
 from gpu.pull_manifest import CPU_LIMIT, CPU_REQUEST, MEMORY_LIMIT, MEMORY_REQUEST
 from gpu.quantities import parse
@@ -100,6 +101,22 @@ def advise(row: Slice, name: ModelName) -> Advice:
         volume=int(parse(workload.volume.size)) if workload.volume else None,
         taken=taken if listed else None,
         shortages=fits(DEMAND, headroom(parse_quota(item, terminating=True) for item in facts.quotas)),
+    )
+
+
+def shortage_text(short: Shortage) -> Text:
+    """Return what the project lacks for the Job of a pull, with the figures (case C-03)."""
+    return Text(
+        gettext_noop(
+            "The project has too little %(what)s for it: %(needed)s needed, %(left)s left, %(short)s missing. "
+            "It waits until there is room."
+        ),
+        {
+            "what": resource_name(short.key),
+            "needed": amount(short.key, short.needed),
+            "left": amount(short.key, short.left),
+            "short": amount(short.key, short.short_by, round_up=True),
+        },
     )
 
 

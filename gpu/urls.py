@@ -4,7 +4,7 @@ from django.conf import settings
 from django.urls import path
 from django.views.generic import TemplateView
 
-from gpu.views import order, people, project, slices
+from gpu.views import models, order, people, project, slices
 
 urlpatterns = [
     path("", project.home, name="home"),
@@ -20,6 +20,9 @@ urlpatterns = [
     path("slices/<str:public_id>/log/", slices.log, name="slice-log"),
     path("slices/<str:public_id>/manifest.yaml", slices.manifest, name="slice-manifest"),
     path("slices/<str:public_id>/change/", slices.change, name="slice-change"),
+    path("slices/<str:public_id>/models/", models.pull, name="slice-pull"),
+    path("slices/<str:public_id>/models/<str:action>/", models.act, name="slice-models"),
+    path("pulls/<str:public_id>/cancel/", models.cancel, name="pull-cancel"),
     path("slices/<str:public_id>/<str:action>/", slices.act, name="slice-act"),
 ]
 

@@ -121,6 +121,12 @@ def mib(amount: int) -> str:
     return wording.memory(amount * 1024 * 1024)
 
 
+@register.filter(name="bytes")
+def in_bytes(amount: int | None) -> str:
+    """Write bytes in the unit that fits: 2019377376 is "1.88 GiB"."""
+    return _("unknown") if amount is None else wording.memory(amount)
+
+
 @register.filter
 def price(package: Package) -> str:
     """Write a package's price of an hour."""

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from django.views.decorators.http import require_http_methods, require_safe
 
-from gpu import orders, templates_catalogue, wording
+from gpu import orders, pulls, templates_catalogue, wording
 from gpu.diagnosis import Step
 from gpu.diagnosis.model import NOTHING_TO_DO
 from gpu.facts import ProjectFacts, project_facts
@@ -22,7 +22,8 @@ from gpu.forms import ChangeForm, sentence_of, workload_fields
 from gpu.logcopies import request_log
 from gpu.manifest_yaml import to_yaml
 from gpu.manifests import render as render_documents
-from gpu.models import LogCopy, Slice
+from gpu.model_card import models_card
+from gpu.models import LogCopy, Slice, SliceReceipt
 from gpu.order_errors import OrderRefused, StaleRow
 from gpu.status import SliceStatus, slice_status
 from gpu.timeline import SENTENCES, TimelineLine, events, timeline
@@ -94,6 +95,8 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "next_step": "" if status.diagnosis.next_step == NOTHING_TO_DO else status.next_step,
         "poll": poll_seconds(status),
         "copy": LogCopy.objects.filter(slice=row).first(),
+        "models": models_card(row, status),
+        "receipt": SliceReceipt.objects.filter(slice=row).first(),
     }
     return show(request, actor, row.project, "slices", "slice.html", context)
 
@@ -185,6 +188,7 @@ def act(request: HttpRequest, public_id: str, action: str) -> HttpResponse:
             else:
                 return redirect("slice", public_id)
     context = {"row": row, "action": action, "error": error, "volume": row.workload.volume}
+    context["lost"] = pulls.unfinished(row) if action in ("stop", "restart", "release") else []
     if action == "start":
         context["judged"] = orders.assess_change(row, row.workload)
     template = "slice_action.html#body" if "HX-Request" in request.headers else "slice_action.html"
