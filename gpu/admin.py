@@ -12,7 +12,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
 
-from gpu import entitlements, orders, outcomes
+from gpu import (
+    admin_reports,  # noqa: F401  registers itself
+    entitlements,
+    orders,
+    outcomes,
+)
 from gpu.admin_models import ReadOnlyAdmin
 from gpu.models import ComputePool, Entitlement, Order, Package, QuotaState, Slice, TimelineEntry
 from gpu.order_errors import OrderRefused
@@ -232,7 +237,7 @@ class SliceAdmin(ReadOnlyAdmin, admin.ModelAdmin[Slice]):
     list_filter = ["intent", "action", "package", "project__tenant"]
     search_fields = ["display_name", "public_id", "app", "project__namespace"]
     list_select_related = ["project", "package"]
-    actions = ["release", "try_again"]
+    actions = ["release", "try_again", "send_again"]
     inlines = [TimelineInline]
     readonly_fields = ["state_now"]
 
@@ -267,3 +272,15 @@ class SliceAdmin(ReadOnlyAdmin, admin.ModelAdmin[Slice]):
         """Send again what was handed to an operator."""
         count = outcomes.try_again(queryset)
         self.message_user(request, _t("%(count)s are sent again.") % {"count": count})
+
+    @admin.action(description=_("Send again what the cluster should have"), permissions=["view"])
+    def send_again(self, request: HttpRequest, queryset: QuerySet[Slice]) -> None:
+        """Bring the cluster back to what the rows say."""
+        done = 0
+        for row in queryset:
+            try:
+                orders.send_again(request.user if request.user.is_authenticated else None, row)
+                done += 1
+            except OrderRefused as refusal:
+                self.message_user(request, f"{row}: {render(refusal.sentence)}", messages.WARNING)
+        self.message_user(request, _t("%(count)s are sent again.") % {"count": done})

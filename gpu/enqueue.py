@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 PROVISION = "portal.provision"
 WRITE_QUOTA = "portal.write_quota"
 FETCH_LOG = "portal.fetch_log"
+LOOK_AT_CLUSTER = "portal.look_at_cluster"
 PULL = "portal.pull"
 RECEIPT = "portal.receipt"
 
@@ -44,6 +45,11 @@ def pull(pull_pk: int) -> None:
 def receipt(slice_pk: int) -> None:
     """Ask a worker to read a slice's receipt from its log, once this transaction commits."""
     _on_commit(RECEIPT, slice_pk)
+
+
+def look_at_cluster(cluster_pk: int) -> None:
+    """Ask a worker to check a cluster and compare it with the rows, once this transaction commits."""
+    _on_commit(LOOK_AT_CLUSTER, cluster_pk)
 
 
 def _on_commit(task: str, pk: int) -> None:

@@ -6,6 +6,7 @@ slice row is inserted or its intent changed only with the `Locked` that `lock_pr
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,14 +21,17 @@ from gpu.contract import Finding
 from gpu.manifests import WorkloadSpec
 from gpu.messages import Text, gettext_noop
 from gpu.models import Order, Package, Slice, TimelineEntry
-from gpu.order_errors import InvalidOrder, StaleRow
+from gpu.order_errors import InvalidOrder, OrderRefused, StaleRow
 from gpu.order_rules import (
     key_of_somebody_else,
     not_on_sale,
     refuse_assessment,
     wrong_state,
 )
+from portal import counters
 from tenants.models import Project, User
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,17 @@ def app_name(project: Project, display_name: str) -> str:
         ) from error
 
 
+@contextmanager
+def _counted() -> Iterator[None]:
+    """Count refusals by code for /metrics."""
+    try:
+        yield
+    except OrderRefused as refusal:
+        counters.add("refusals", "portal", refusal.code)
+        raise
+
+
+@_counted()
 def place(
     user: User,
     project: Project,
@@ -102,6 +117,7 @@ def place(
         refuse_assessment(judged, allow_queue=allow_queue)
         row = _insert(locked, user, package, display_name.strip(), app, workload, operation_key, allow_queue)
         _note(row, user, "ordered", {"package": package.name, "waits": judged.verdict})
+        log.info("ordered", extra={"slice": row.public_id, "order": row.order.public_id})
         enqueue.provision(row.pk)
     return row, True
 
@@ -248,6 +264,17 @@ def change(
     return _change(user, row, check, "change_asked", expected, spec=workload.to_json())
 
 
+def send_again(user: User | None, row: Slice) -> Slice:
+    """Send what the row says to the cluster once more, as an operator asks for it after a comparison."""
+
+    def check(current: Slice) -> bool:
+        if current.ended_at is not None:
+            raise wrong_state(current)
+        return True
+
+    return _change(user, row, check, "send_asked", None)
+
+
 def assess_change(row: Slice, workload: WorkloadSpec) -> Assessment:
     """Judge a change without making it."""
     return assess(row.project, row.package, workload, row.app, current=row)
@@ -258,6 +285,7 @@ def _refuse_unless(row: Slice, *intents: str) -> None:
         raise wrong_state(row)
 
 
+@_counted()
 def _change(
     user: User | None,
     row: Slice,
@@ -293,6 +321,7 @@ def _change(
         )
         current.refresh_from_db()
         _note(current, user, code, {})
+        log.info("%s", code, extra={"slice": current.public_id})
         enqueue.provision(current.pk)
     return current
 

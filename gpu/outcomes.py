@@ -10,12 +10,14 @@ from django.utils import timezone
 
 from gpu import enqueue
 from gpu.models import Slice, TimelineEntry
+from portal import counters
 
 MAX_LOST_RUNS = 3
 """Runs whose worker died, after which a slice needs an operator (case C-16)."""
 
 LONGEST_PAUSE_S = 300.0
 CHANGE_REFUSED = "change_refused"
+REFUSALS = ("refused", CHANGE_REFUSED, "needs_operator")
 WORKER_LOST = "worker_lost"
 
 
@@ -51,6 +53,7 @@ def mark_applied(row: Slice) -> bool:
     )
     if changed:
         _note(row, "deleted" if row.intent == Slice.Intent.RELEASE else "accepted", {})
+        counters.observe("provision", (timezone.now() - row.changed_at).total_seconds())
     return bool(changed)
 
 
@@ -69,6 +72,8 @@ def mark_retry(row: Slice, code: str, message: str, retry_after: float | None) -
     )
     if row.attempts == 0:
         _note(row, "retrying", {"code": code})
+    else:
+        counters.add("outcomes", "retrying")
     return pause
 
 
@@ -136,6 +141,9 @@ def mark_ended(row: Slice) -> bool:
 
 def _note(row: Slice, code: str, params: dict[str, str]) -> None:
     TimelineEntry.objects.create(slice_id=row.pk, code=code, params=params)
+    counters.add("outcomes", code)
+    if code in REFUSALS and "code" in params:
+        counters.add("refusals", "cluster", params["code"])
 
 
 def try_again(rows: QuerySet[Slice]) -> int:

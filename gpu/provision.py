@@ -20,6 +20,7 @@ from gpu.cluster.errors import ClusterError, NamespaceMissing
 from gpu.link import reach
 from gpu.manifests import render
 from gpu.models import Slice
+from portal import logs
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,7 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
             return Run(again_in=1.0)
         while True:
             row = (
-                Slice.objects.select_related("project__cluster", "package")
+                Slice.objects.select_related("project__cluster", "package", "order")
                 .filter(pk=pk, ended_at=None)
                 .first()
             )
@@ -66,15 +67,17 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
                 return Run(again_in=(row.retry_at - timezone.now()).total_seconds())
             if not outcomes.begin(row):
                 return Run()
-            try:
-                with reach(row.project.cluster, cluster) as reached:
-                    _send(reached, row)
-            except ClusterError as error:
-                run = _failed(cluster, row, error)
-                if run is not None:
-                    return run
-            else:
-                outcomes.mark_applied(row)
+            with logs.bound(slice=row.public_id, order=row.order.public_id):
+                try:
+                    with reach(row.project.cluster, cluster) as reached:
+                        _send(reached, row)
+                except ClusterError as error:
+                    run = _failed(cluster, row, error)
+                    if run is not None:
+                        return run
+                else:
+                    outcomes.mark_applied(row)
+                    log.info("accepted by the cluster, generation %s", row.generation)
 
 
 def _send(cluster: Cluster, row: Slice) -> None:
@@ -85,16 +88,16 @@ def _send(cluster: Cluster, row: Slice) -> None:
     try:
         delete_all(cluster, render(spec), slice_id=row.public_id, volume=row.delete_volume)
     except NamespaceMissing:
-        log.info("slice %s: its namespace is gone, so are its objects", row.public_id)
+        log.info("the namespace is gone, so are the objects")
 
 
 def _failed(cluster: Cluster | None, row: Slice, error: ClusterError) -> Run | None:
     """Note a failure; None when the row now has something else to send."""
     message, policy = error.platform_message, error.policy
     if error.retry:
-        log.info("slice %s: %s, trying again", row.public_id, error.code)
+        log.info("%s, trying again", error.code, extra={"code": error.code})
         return Run(again_in=outcomes.mark_retry(row, error.code, message, error.retry_after))
-    log.warning("slice %s: refused, %s", row.public_id, error.code)
+    log.warning("refused: %s", error.code, extra={"code": error.code})
     if row.intent == Slice.Intent.RELEASE:
         outcomes.mark_stuck(row, error.code, message, policy)
     elif row.applied_generation == 0:

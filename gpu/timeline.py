@@ -29,6 +29,7 @@ SENTENCES = {
     "restart_asked": gettext_noop("Restart asked for"),
     "release_asked": gettext_noop("Release asked for"),
     "change_asked": gettext_noop("Change asked for"),
+    "send_asked": gettext_noop("Sent to the cluster once more"),
     "pull_asked": gettext_noop("Model ordered"),
     "pull_cancelled": gettext_noop("Fetching a model cancelled"),
     "pull_done": gettext_noop("Model fetched"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextvars import Token
+from typing import Any
 
-from celery import Celery
+from celery import Celery, signals
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 from django.conf import settings  # after the settings module is named
+
+from portal import logs
 
 app = Celery("portal", broker=settings.REDIS_URL, include=["worker.tasks"])
 app.conf.update(
@@ -35,6 +39,43 @@ app.conf.update(
             "schedule": settings.SWEEP_EVERY_S,
             "options": {"expires": settings.SWEEP_EVERY_S},
         },
+        "look": {
+            "task": "portal.look_at_clusters",
+            "schedule": settings.LOOK_AT_CLUSTERS_EVERY_S,
+            "options": {"expires": settings.LOOK_AT_CLUSTERS_EVERY_S},
+        },
         "tidy": {"task": "portal.tidy", "schedule": 600.0, "options": {"expires": 600}},
     },
 )
+
+
+_bound: dict[str, Token[dict[str, str]]] = {}
+
+
+def _keep_djangos_logging(**kwargs: Any) -> None:
+    """A receiver keeps Celery from configuring logging; Django has done it."""
+
+
+def _send_request_id(headers: dict[str, Any], **kwargs: Any) -> None:
+    """Let a task know the request that sent it."""
+    if "request" in logs.context():
+        headers["portal_request"] = logs.context()["request"]
+
+
+def _bind(task_id: str, task: Any, **kwargs: Any) -> None:
+    """Write the ids of task and request on every log record of a task; what it works on is bound by its function."""
+    request = task.request.get("portal_request")
+    _bound[task_id] = logs.bind(task=task_id, **({"request": request} if request else {}))
+
+
+def _unbind(task_id: str, **kwargs: Any) -> None:
+    """Forget them."""
+    token = _bound.pop(task_id, None)
+    if token is not None:
+        logs.unbind(token)
+
+
+signals.setup_logging.connect(_keep_djangos_logging)
+signals.before_task_publish.connect(_send_request_id)
+signals.task_prerun.connect(_bind)
+signals.task_postrun.connect(_unbind)

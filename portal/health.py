@@ -7,6 +7,9 @@ from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, JsonResponse
 
+from gpu.facts import freshness
+from tenants.models import Cluster
+
 
 def healthz(request: HttpRequest) -> JsonResponse:
     """Answer 200 as long as the process lives."""
@@ -14,16 +17,35 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
 
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 when database and broker answer within two seconds, else 503 with the names of what does not."""
+    """Answer 200 when database and broker answer within two seconds, else 503 with the names of what does not.
+
+    The age in seconds of what the watcher saw of each cluster is told, too. Old facts make the portal `degraded`, not
+    unready: its pages say how old they are, and taking the web processes out would only take the pages away.
+    """
     checks = {"database": _database(), "broker": _broker()}
     ready = all(checks.values())
+    watcher = _watcher() if checks["database"] else {}
+    degraded = any(not found["fresh"] for found in watcher.values())
     return JsonResponse(
         {
-            "status": "ok" if ready else "not ready",
+            "status": "not ready" if not ready else "degraded" if degraded else "ok",
             **{name: "ok" if fine else "down" for name, fine in checks.items()},
+            "watcher": watcher,
         },
         status=200 if ready else 503,
     )
+
+
+def _watcher() -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    try:
+        for pk, slug in Cluster.objects.values_list("pk", "slug"):
+            seen = freshness(cluster=pk)
+            age = None if seen.age_s is None else round(seen.age_s, 1)
+            found[slug] = {"age_s": age, "fresh": seen.reachable and not seen.stale}
+    except (DatabaseError, InterfaceError):
+        return {}
+    return found
 
 
 def _database() -> bool:

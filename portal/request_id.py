@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 import uuid
 from collections.abc import Callable
-from contextvars import ContextVar
 
 from django.http import HttpRequest, HttpResponse
+from django.utils.encoding import escape_uri_path
 
-_current: ContextVar[str] = ContextVar("request_id", default="-")
+from portal import logs
+
+log = logging.getLogger("portal.request")
+
 _ACCEPTED = re.compile(r"[A-Za-z0-9._-]{8,64}")
+_QUIET = ("/healthz", "/readyz", "/metrics", "/static/")
 
 
 def current() -> str:
-    """Return the id of the request (or task) being worked on, `-` outside of one."""
-    return _current.get()
+    """Return the id of the request (or of the one that sent the task) being worked on, `-` outside of one."""
+    return logs.context().get("request", "-")
 
 
 class RequestIdMiddleware:
-    """Take the proxy's X-Request-Id where it is well formed, else make one, and return it with the answer."""
+    """Take the proxy's X-Request-Id where it is well formed, else make one, and return it with the answer.
+
+    Each request is logged in one line, but for those of probes and static files.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -28,18 +36,17 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-Id", "")
         request_id = given if _ACCEPTED.fullmatch(given) else uuid.uuid4().hex
-        token = _current.set(request_id)
-        try:
+        began = time.monotonic()
+        with logs.bound(request=request_id):
             response = self.get_response(request)
-        finally:
-            _current.reset(token)
+            if not request.path.startswith(_QUIET):
+                seconds = round(time.monotonic() - began, 4)
+                log.info(
+                    "%s %s %s",
+                    request.method,
+                    escape_uri_path(request.path),
+                    response.status_code,
+                    extra={"status": response.status_code, "seconds": seconds},
+                )
         response["X-Request-Id"] = request_id
         return response
-
-
-class RequestIdFilter(logging.Filter):
-    """Put the current request id on every log record."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.request_id = _current.get()
-        return True

@@ -6,6 +6,7 @@ address: what is missing ends the start with a sentence that names the variable.
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +15,8 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.csp import CSP
 from django.utils.translation import gettext_lazy as _
+
+from portal import logs
 
 # Generic admin and manager classes can be subscripted at run time, too.
 django_stubs_ext.monkeypatch()
@@ -27,10 +30,10 @@ if PORTAL_ENV not in ("production", "demo", "test"):
 PRODUCTION = PORTAL_ENV == "production"
 
 
-def secret(name: str, default: str | None = None) -> str:
+def secret(name: str, default: str | None = None, *, optional: bool = False) -> str:
     """Read the secret `name` from NAME_FILE or NAME; `default` counts only outside production.
 
-    Raises ImproperlyConfigured when it is set nowhere, is empty, or its file cannot be read.
+    Raises ImproperlyConfigured when its file cannot be read, or, unless it is `optional`, when it is set nowhere.
     """
     path = env.str(f"{name}_FILE", default="")
     if path:
@@ -42,7 +45,7 @@ def secret(name: str, default: str | None = None) -> str:
         value = env.str(name, default="")
     if not value and default is not None and not PRODUCTION:
         value = default
-    if not value:
+    if not value and not optional:
         raise ImproperlyConfigured(f"Set {name} or {name}_FILE.")
     return value
 
@@ -250,15 +253,15 @@ TASK_SOFT_LIMIT: int = env.int("TASK_SOFT_LIMIT", default=90)
 TASK_HARD_LIMIT: int = env.int("TASK_HARD_LIMIT", default=120)
 BROKER_VISIBILITY_TIMEOUT: int = env.int("BROKER_VISIBILITY_TIMEOUT", default=600)
 SWEEP_EVERY_S: float = env.float("SWEEP_EVERY_S", default=5.0)
+LOOK_AT_CLUSTERS_EVERY_S: float = env.float("LOOK_AT_CLUSTERS_EVERY_S", default=300.0)
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"request_id": {"()": "portal.request_id.RequestIdFilter"}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s [%(request_id)s] %(message)s"}},
-    "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]},
-    },
-    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
-    "loggers": {"axes": {"level": "WARNING"}},
-}
+LOG_FORMAT: str = env.str("LOG_FORMAT", default="json" if PRODUCTION else "line")
+if LOG_FORMAT not in ("json", "line"):
+    raise ImproperlyConfigured(f"LOG_FORMAT is {LOG_FORMAT!r}; use json or line.")
+LOGGING = logs.configuration(LOG_FORMAT, env.str("LOG_LEVEL", default="INFO"))
+
+# Who may read /metrics: whoever has the token, and these networks when they ask without a proxy between.
+METRICS_TOKEN = secret("METRICS_TOKEN", optional=True)
+METRICS_NETWORKS = [
+    ip_network(text) for text in env.list("METRICS_NETWORKS", default=["127.0.0.0/8", "::1/128"])
+]

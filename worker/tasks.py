@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import Task
 
-from gpu import enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, sweep
+from gpu import checking, enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, sweep
 from portal.celery import app
 
 
@@ -56,3 +56,16 @@ def sweep_once() -> None:
 def tidy_once() -> None:
     """Forget what is kept only for a while."""
     sweep.tidy()
+
+
+@app.task(name=enqueue.LOOK_AT_CLUSTER, expires=300)
+def look_at_cluster(cluster_pk: int) -> None:
+    """Check a cluster, and compare it with the rows."""
+    checking.note_comparison(cluster_pk)
+    checking.note_check(cluster_pk)
+
+
+@app.task(name="portal.look_at_clusters")
+def look_at_clusters() -> None:
+    """Have every cluster looked at."""
+    checking.look_at_all()

@@ -77,7 +77,7 @@ def check(cluster: Cluster, packages: Sequence[PackageTerms], namespace: str | N
     try:
         version = cluster.version()
     except ClusterError as error:
-        return (Line("reachable", False, Text(gettext_noop("The cluster answers")), error.sentence),)
+        return (unreachable(error),)
     return (
         _version(version),
         _resource_api(cluster),
@@ -85,6 +85,11 @@ def check(cluster: Cluster, packages: Sequence[PackageTerms], namespace: str | N
         *(_capacity(cluster, namespace, terms) for terms in dict.fromkeys(packages)),
         *(_right(cluster, right) for right in RIGHTS),
     )
+
+
+def unreachable(error: ClusterError) -> Line:
+    """The one line of a cluster that does not answer."""
+    return Line("reachable", False, Text(gettext_noop("The cluster answers")), error.sentence)
 
 
 def _version(version: Object) -> Line:

@@ -6,9 +6,11 @@ from gpu.models.observed import Observed, WatchState
 from gpu.models.orders import LogCopy, Order, Slice, TimelineEntry
 from gpu.models.pulls import ModelCheck, ModelOnVolume, ModelPull, ModelShelf, SliceReceipt
 from gpu.models.quotas import ComputePool, Entitlement, QuotaState
+from gpu.models.reports import ClusterReport
 from gpu.models.rules import HouseRegistry, ImageRule, OrderPolicy
 
 __all__ = [
+    "ClusterReport",
     "ComputePool",
     "Entitlement",
     "HouseRegistry",
