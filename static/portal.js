@@ -190,9 +190,15 @@ window.addEventListener("pageshow", () => {
   for (const button of $$(".btn.busy")) { button.classList.remove("busy"); button.removeAttribute("aria-busy"); }
 });
 
-// Live parts: the page says which versions it shows, the server sends what has changed.
+// Live parts: the page says which versions it shows, the server sends what has changed. The elements that ask stay
+// in the page: an answer to one that was replaced meanwhile would find no place. A settled page asks less often.
+let asked = 0;
 document.addEventListener("htmx:configRequest", (event) => {
   if (!event.target.matches("[data-live]")) return;
+  if (event.target.matches("[data-paced]")) {
+    if (Date.now() - asked < Number($("#pace").dataset.pace) * 1000 - 200) { event.preventDefault(); return; }
+    asked = Date.now();
+  }
   event.detail.headers["X-Seen"] = $$("[data-version]").map((part) => `${part.id}:${part.dataset.version}`).join(" ");
 });
 const open = new Map();
@@ -208,6 +214,7 @@ function restore() {
   for (const [id, top] of scroll) { const box = document.getElementById(id); if (box) box.scrollTop = top; }
   open.clear();
   scroll.clear();
+  if ($("#pace")?.dataset.pace === "") for (const element of $$("[data-live]")) element.remove();
   countTimes();
   followLog();
   announce();

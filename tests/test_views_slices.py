@@ -70,7 +70,7 @@ def test_it_says_state_address_workload_and_manifests(kim: Client, row: Slice) -
     assert "curl http://chat-der-kueche.acme-ai.svc:8080/" in html
     assert "20 GiB" in html
     assert "kind: PersistentVolumeClaim" in html
-    assert 'hx-trigger="every 1s"' in html
+    assert 'data-pace="1"' in html
 
 
 def test_the_manifest_is_a_file_byte_for_byte(kim: Client, row: Slice) -> None:
@@ -125,7 +125,8 @@ class TestPolling:
         Slice.objects.update(ended_at=timezone.now(), applied_generation=2, action="applied")
         html = kim.get(url(row), headers=seen(page)).content.decode()
         assert "poll" in parts(html)
-        assert "data-live" not in html
+        assert 'data-pace=""' in html
+        assert "data-live" not in kim.get(url(row)).content.decode()
         assert "Given back" in html
 
     @pytest.mark.parametrize("path", ["/projects/acme-ai/", "/projects/acme-ai/slices/"])
