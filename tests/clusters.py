@@ -22,7 +22,7 @@ import pytest
 from dev import processes
 from dev.controlplane import install
 from dev.controlplane.build import provide
-from dev.controlplane.client import Answer, Client
+from dev.controlplane.client import Answer, Client, path_for
 from dev.controlplane.cluster import ControlPlane
 from dev.controlplane.nodes import Nodes
 
@@ -37,6 +37,10 @@ class Target(ABC):
     """A running cluster with everything of `deploy/` in it and two nodes with one V100 each."""
 
     name: str
+
+    def __init__(self) -> None:
+        self.namespaces: list[str] = []
+        """All that were made here, in their order."""
 
     @abstractmethod
     def kubeconfig(self, who: str = "admin") -> Path:
@@ -73,6 +77,7 @@ class Target(ABC):
         """Make a namespace `<name>-<number>`, with a ResourceQuota `plan-quota` (its hard) and a LimitRange
         `limits` (its limits) where asked for, and return its name."""
         namespace = f"{name}-{os.getpid() % 10000}-{next(_numbers)}"
+        self.namespaces.append(namespace)
         admin = self.client()
         made = [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": dict(labels)}}
@@ -102,8 +107,21 @@ class Target(ABC):
         """Wait until pods can be made in a new namespace."""
 
     def drop_namespace(self, name: str) -> None:
-        """Ask for the end of a namespace."""
-        self.client().delete("v1", "Namespace", None, name)
+        """Ask for the end of a namespace. Workloads first: the namespace's own end takes its time over pods."""
+        admin = self.client()
+        for api_version, kind in (("apps/v1", "Deployment"), ("batch/v1", "Job")):
+            for one in admin.items(api_version, kind, name):
+                admin.delete(api_version, kind, name, one["metadata"]["name"])
+        admin.delete("v1", "Namespace", None, name)
+
+    def give_back(self, namespaces: Sequence[str]) -> None:
+        """Drop namespaces and wait until they hold no card."""
+        admin = self.client()
+        for name in namespaces:
+            self.drop_namespace(name)
+        for name in namespaces:
+            path = path_for("resource.k8s.io/v1", "ResourceClaim", name)
+            eventually(lambda at=path: not admin.call("GET", at).body["items"], f"no claim in {name}", 40)
 
 
 class RealTarget(Target):
@@ -112,6 +130,7 @@ class RealTarget(Target):
     name = "controlplane"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.plane = ControlPlane(provide(), folder)
         self.plane.start()
         self._nodes: Nodes | None = None
@@ -155,6 +174,7 @@ class SandboxTarget(Target):
     name = "sandbox"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._folder = folder
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -252,3 +272,15 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     target = make(tmp_path_factory.mktemp(request.param))
     yield target
     target.stop()
+
+
+@pytest.fixture(autouse=True)
+def _cards_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The cards are shared by all tests: what one has made is gone before the next begins."""
+    if "cluster" not in request.fixturenames:
+        yield
+        return
+    target: Target = request.getfixturevalue("cluster")
+    before = len(target.namespaces)  # those of fixtures of the module are older, and stay
+    yield
+    target.give_back(target.namespaces[before:])

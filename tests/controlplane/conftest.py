@@ -1,26 +1,21 @@
-"""Projects that are gone, cards and all, when their test is over."""
+"""Projects to play situations in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.clusters import Target, eventually
+from tests.clusters import Target
 from tests.controlplane.play import PLAN, Project
 
 
 @pytest.fixture
-def project(cluster: Target) -> Iterator[Callable[..., Project]]:
-    made: list[Project] = []
+def project(cluster: Target) -> Callable[..., Project]:
+    """Makes a project with a quota (its hard) and the limits of a LimitRange."""
 
     def make(quota: dict[str, str] | None = PLAN, limit_range: list[dict[str, Any]] | None = None) -> Project:
-        made.append(Project(cluster, quota, limit_range))
-        return made[-1]
+        return Project(cluster, quota, limit_range)
 
-    yield make
-    for one in made:
-        one.clear()
-    for one in made:  # the next test wants the cards
-        eventually(lambda claims=one.claims: not claims(), "the end of all claims", 40)
+    return make

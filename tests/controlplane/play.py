@@ -39,18 +39,6 @@ class Project:
         assert self.portal.delete("apps/v1", "Deployment", self.namespace, app).ok
         assert self.portal.delete(RESOURCE, "ResourceClaimTemplate", self.namespace, f"{app}-gpu").ok
 
-    def clear(self) -> None:
-        """End everything. Deployments first: the namespace's own end would take its time over the pods."""
-        for api_version, kind in (("apps/v1", "Deployment"), ("batch/v1", "Job"), ("v1", "Namespace")):
-            inside = None if kind == "Namespace" else self.namespace
-            names = (
-                [self.namespace]
-                if inside is None
-                else [one["metadata"]["name"] for one in self.all(api_version, kind)]
-            )
-            for name in names:
-                self.admin.delete(api_version, kind, inside, name)
-
     def all(self, api_version: str, kind: str, app: str | None = None) -> list[Doc]:
         query = {"labelSelector": f"app.kubernetes.io/name={app}"} if app else {}
         return self.admin.items(api_version, kind, self.namespace, **query)

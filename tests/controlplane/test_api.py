@@ -22,10 +22,8 @@ type Doc = dict[str, Any]
 
 
 @pytest.fixture
-def namespace(cluster: Target) -> Iterator[str]:
-    made = cluster.make_namespace("api")
-    yield made
-    cluster.drop_namespace(made)
+def namespace(cluster: Target) -> str:
+    return cluster.make_namespace("api")
 
 
 @pytest.fixture
