@@ -23,6 +23,7 @@ COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 PORTAL = ("migrate", "web", "worker", "watcher", "beat")
 PRODUCT = ("portal", "tenants", "gpu", "worker")
 PRODUCTION = {
+    "DJANGO_SETTINGS_MODULE": "portal.settings",
     "PORTAL_ENV": "production",
     "SECRET_KEY": "k" * 60,
     "ALLOWED_HOSTS": "localhost",
@@ -113,7 +114,7 @@ def test_the_image_holds_all_that_web_and_worker_import(image: Path) -> None:
     assert web.returncode == 0, web.stderr
     worker = in_image(image, "celery", "-A", "portal", "report")
     assert worker.returncode == 0, worker.stderr
-    tasks = in_image(image, sys.executable, "-c", "import portal.celery, worker.tasks")
+    tasks = in_image(image, sys.executable, "-c", "import django; django.setup(); import worker.tasks")
     assert tasks.returncode == 0, tasks.stderr
 
 
