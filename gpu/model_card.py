@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -107,7 +107,7 @@ def models_card(row: Slice, status: SliceStatus | None = None) -> ModelsCard | N
         return None
     status = status or slice_status(row)
     recent = Q(finished_at=None) | Q(finished_at__gt=timezone.now() - ENDED_SHOWN)
-    lines = [_line(found) for found in pull_statuses(row, ModelPull.objects.filter(recent, slice=row))]
+    lines = pull_lines(row, ModelPull.objects.filter(recent, slice=row))
     under_way = tuple(line for line in lines if not line.pull.finished)
     models = tuple(ModelOnVolume.objects.filter(slice=row))
     shelf = ModelShelf.objects.filter(slice=row).first()
@@ -181,6 +181,11 @@ def advice_lines(advice: pulls.Advice) -> tuple[tuple[str, str], ...]:
         )
     found += [("amber", pulls.shortage_text(item)) for item in advice.shortages]
     return tuple((colour, render(text)) for colour, text in found)
+
+
+def pull_lines(row: Slice, found: Iterable[ModelPull]) -> list[PullLine]:
+    """Return pulls of a slice in the reader's language, in the order given."""
+    return [_line(status) for status in pull_statuses(row, found)]
 
 
 def _line(found: PullStatus) -> PullLine:

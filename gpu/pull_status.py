@@ -67,6 +67,7 @@ class PullStatus:
     """One pull. `state` is a code of STATES, `reason` the outcome or a finer code; `tried_again`: by itself."""
 
     pull: ModelPull
+    slice: Slice
     state: str
     reason: str
     sentence: Text
@@ -110,7 +111,7 @@ def explain(pull: ModelPull, row: Slice, facts: ProjectFacts) -> PullStatus:
     if pull.finished:
         return _ended(pull, row)
     under_way = Text(UNDER_WAY[pull.mode], {"model": pull.model} if pull.model else {})
-    base = PullStatus(pull, "running", "running", under_way, ITSELF)
+    base = PullStatus(pull, row, "running", "running", under_way, ITSELF)
     if pull.intent == ModelPull.Intent.CANCEL:
         sentence = Text(gettext_noop("It is being cancelled."))
         return replace(base, state="cancelling", reason="cancelling", sentence=sentence)
@@ -193,6 +194,7 @@ def _refused_pod(pull: ModelPull, row: Slice, job: Object | None, seen: Seen) ->
     )
     return PullStatus(
         pull,
+        row,
         found.state if found.state in STATES else "queued",
         found.reason,
         found.sentence,
@@ -234,7 +236,7 @@ def _ended(pull: ModelPull, row: Slice) -> PullStatus:
     causes: tuple[Text, ...] = ()
     if pull.tries > 1 and not ending.good:
         causes = (Text(gettext_noop("It was tried %(n)s times."), {"n": Count(pull.tries)}),)
-    return PullStatus(pull, state, pull.outcome, ending.text(pull, row), mend, causes)
+    return PullStatus(pull, row, state, pull.outcome, ending.text(pull, row), mend, causes)
 
 
 def _ending(pull: ModelPull, outcome: str) -> Ending:

@@ -23,7 +23,16 @@ ORDER: dict[str, Any] = {
 CHANGE: dict[str, Any] = {"workload": {"memory_limit": "8Gi"}}
 RELEASE: dict[str, Any] = {"delete_volume": True}
 START: dict[str, Any] = {"allow_queue": True}
-REQUESTS = {"OrderIn": ORDER, "ChangeIn": CHANGE, "ReleaseIn": RELEASE, "StartIn": START}
+PULL: dict[str, Any] = {"model": "llama3.2:3b", "anew": False}
+MODEL: dict[str, Any] = {"model": "llama3.2:3b"}
+REQUESTS = {
+    "OrderIn": ORDER,
+    "ChangeIn": CHANGE,
+    "ReleaseIn": RELEASE,
+    "StartIn": START,
+    "PullIn": PULL,
+    "ModelIn": MODEL,
+}
 PROBLEM: dict[str, Any] = {
     "type": "about:blank",
     "title": "Not possible in the present state",
@@ -55,7 +64,38 @@ LOG = {
     "fetched_at": "2026-11-30T15:50:33.000Z",
     "error_code": None,
 }
+PULLING: dict[str, Any] = {
+    "id": "pl_7h3k9q2m5n8p4r6t",
+    "slice": "sl_4k2m9q8r7t6v5w3x",
+    "mode": "pull",
+    "model": "llama3.2:3b",
+    "intent": "run",
+    "state": "running",
+    "reason": "running",
+    "label": "Under way",
+    "sentence": "llama3.2:3b is being fetched.",
+    "next_step": "Nothing. It goes on by itself.",
+    "causes": [],
+    "tried_again": False,
+    "settled": False,
+    "outcome": None,
+    "may_retry": False,
+    "tries": 1,
+    "progress": {
+        "step": "pulling",
+        "completed_bytes": 1009688688,
+        "total_bytes": 2019377376,
+        "percent": 50.0,
+        "speed_bytes": 31457280,
+        "seconds_left": 32,
+        "stalled_seconds": 0,
+        "at": "2026-11-30T15:50:33.000Z",
+    },
+    "created_at": "2026-11-30T15:50:01.000Z",
+    "finished_at": None,
+}
 ANSWERS: dict[str, Any] = {
+    "Pull": PULLING,
     "PackageList": {"next": None, "previous": None, "results": [PACKAGE]},
     "ProjectList": {"next": None, "previous": None, "results": [PROJECT]},
     "Log": LOG,

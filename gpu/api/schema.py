@@ -12,7 +12,8 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.serializers import Serializer
 
 from gpu.api import examples
-from gpu.api.components import COMPONENTS, ref
+from gpu.api.components import COMPONENTS
+from gpu.api.shapes import ref
 from gpu.models import Slice
 
 F = TypeVar("F", bound=Callable[..., Any])

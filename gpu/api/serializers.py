@@ -85,6 +85,23 @@ class ChangeIn(Strict):
     allow_queue = serializers.BooleanField(default=False)
 
 
+class ModelIn(Strict):
+    """A model on the slice's volume."""
+
+    model = serializers.CharField(max_length=640, help_text="Its name, as Ollama lists it.")
+
+
+class PullIn(Strict):
+    """A model to fetch."""
+
+    model = serializers.CharField(
+        max_length=640, allow_blank=True, help_text="As Ollama's library shows it: llama3.2:3b."
+    )
+    anew = serializers.BooleanField(
+        default=False, help_text="Fetch also when it is there: a newer version of the same tag."
+    )
+
+
 class ReleaseIn(Strict):
     """A release."""
 
@@ -144,4 +161,4 @@ def _merge(base: Any, patch: Any) -> Any:
 def workload_out(workload: WorkloadSpec) -> dict[str, Any]:
     """Return the API form of a workload, the same that WorkloadIn takes."""
     data = workload.to_json()
-    return {str(name): data[str(name)] for name in WorkloadIn().fields}
+    return {name: data[name] for name in WorkloadIn._declared_fields}

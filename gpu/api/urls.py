@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from gpu.api import slices, views
+from gpu.api import models, slices, views
 
 urlpatterns = [
     path("", views.RootView.as_view(), name="api-root"),
@@ -23,5 +23,14 @@ urlpatterns = [
     path("slices/<str:public_id>/events/", slices.EventsView.as_view(), name="api-events"),
     path("slices/<str:public_id>/timeline/", slices.TimelineView.as_view(), name="api-timeline"),
     path("slices/<str:public_id>/log/", slices.LogView.as_view(), name="api-log"),
+    path("slices/<str:public_id>/models/", models.ModelsView.as_view(), name="api-models"),
+    path("slices/<str:public_id>/models/list/", models.ModelsRefreshView.as_view(), name="api-models-list"),
+    path(
+        "slices/<str:public_id>/models/delete/", models.ModelsDeleteView.as_view(), name="api-models-delete"
+    ),
+    path("slices/<str:public_id>/models/check/", models.ModelsCheckView.as_view(), name="api-models-check"),
+    path("slices/<str:public_id>/pulls/", models.PullsView.as_view(), name="api-pulls"),
+    path("pulls/<str:public_id>/", models.PullView.as_view(), name="api-pull"),
+    path("pulls/<str:public_id>/cancel/", models.CancelView.as_view(), name="api-pull-cancel"),
     re_path(r"^.*$", views.NotFoundView.as_view()),
 ]
