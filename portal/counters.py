@@ -12,6 +12,8 @@ from functools import lru_cache
 
 import redis
 from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -20,9 +22,19 @@ SEPARATOR = "|"
 BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 
+def broker(timeout_s: float) -> redis.Redis:
+    """Return a client of the broker that waits `timeout_s` for an answer and does not try again by itself."""
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_connect_timeout=timeout_s,
+        socket_timeout=timeout_s,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
 @lru_cache(maxsize=1)
-def _client(address: str) -> redis.Redis:
-    return redis.Redis.from_url(address, socket_connect_timeout=0.5, socket_timeout=0.5)
+def _client(_address: str) -> redis.Redis:
+    return broker(0.5)
 
 
 def add(name: str, *labels: str) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import redis
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, JsonResponse
 
 from gpu.facts import freshness
+from portal import counters
 from tenants.models import Cluster
 
 
@@ -58,7 +58,7 @@ def _database() -> bool:
 
 
 def _broker() -> bool:
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
+    client = counters.broker(1.0)
     try:
         return bool(client.ping())
     except redis.RedisError:

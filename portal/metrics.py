@@ -153,7 +153,7 @@ def _broker() -> Iterator[Metric]:
     refusals = CounterMetricFamily(
         "portal_refusals", "Refusals by the portal and by the cluster.", labels=["by", "code"]
     )
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=1, socket_timeout=1)
+    client = counters.broker(1.0)
     up = 1.0
     try:
         depth.add_metric(["waiting"], float(client.llen(QUEUE)))
