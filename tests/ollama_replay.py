@@ -127,9 +127,16 @@ def _handler(replay: Replay) -> type[BaseHTTPRequestHandler]:
             self.send_response(answer.status)
             if answer.kind:
                 self.send_header("Content-Type", answer.kind)
+            self.send_header("Connection", "close")
+            self.close_connection = True
+            if answer.kind != NDJSON:
+                data = b"".join(answer.pieces)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+                return
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self.close_connection = True
             try:
                 self.chunks(answer)
             except OSError:

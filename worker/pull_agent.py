@@ -179,17 +179,17 @@ class Agent:
         """Send a request; the answer, begun within `timeout`, is Ollama's and good. Raises Ended."""
         connection = self.connect()
         left = max(1.0, self.deadline - time.monotonic())
-        sock = connection.sock
-        sock.settimeout(min(timeout, left))
+        (sock := connection.sock).settimeout(min(timeout, left))
         try:
             connection.request(method, path, None if body is None else json.dumps(body), HEADERS)
             response = connection.getresponse()
             text = b"" if response.status == 200 else response.read(LONGEST)
         except BROKEN as error:
             raise self.broken(error, f"{method} {path}") from error
-        sock.settimeout(left)
         kind = response.getheader("Content-Type", "").partition(";")[0].strip().lower()
         if response.status == 200 and kind in ("", "application/json", "application/x-ndjson"):
+            with contextlib.suppress(OSError):  # an empty answer has closed it
+                sock.settimeout(left)
             return response
         if response.status == 500 and not text and path == "/api/generate":
             raise Ended("model_broken", "HTTP 500 without a word: the weights cannot be read")
