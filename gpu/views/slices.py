@@ -43,6 +43,8 @@ STEPS = {
     "started": gettext_noop("Started"),
     "ready": gettext_noop("Ready"),
 }
+PATHS = {"ollama": "api/tags", "vllm": "v1/models", "sglang": "v1/models"}
+"""What a template's server answers without further ado, for the line to copy."""
 POLL_S = 1
 POLL_SETTLED_S = 2
 
@@ -87,6 +89,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "row": row,
         "workload": row.workload,
         "template": templates_catalogue.get(row.workload.template),
+        "path": PATHS.get(row.workload.template, ""),
         "steps": steps(status.steps),
         "timeline": happened(row, facts, status),
         "events": events(row, facts),
