@@ -99,7 +99,7 @@ def spec_of(row: ModelPull) -> PullSpec:
         pull_id=row.public_id,
         job_name=row.job_name,
         mode=row.mode,
-        model=str(pulls.read_name(row.model)) if row.model else "",
+        model=pulls.read_name(row.model).request if row.model else "",
         image=settings.PULL_IMAGE,
         source=agent_source(),
         insecure=row.insecure,

@@ -223,7 +223,7 @@ def _for_model(
         if ModelShelf.objects.filter(slice=current).exists() and _on_volume(current, name) is None:
             raise OrderRefused(
                 "not_there",
-                Text(gettext_noop("%(model)s is not on the volume."), {"model": str(name)}),
+                Text(gettext_noop("%(model)s is not on the volume."), {"model": name.shortest}),
                 Text(gettext_noop("Choose one of the models that are listed, or fetch it first.")),
             )
         return _insert(locked, user, current, mode, typed, name, operation_key, insecure=False)

@@ -362,3 +362,12 @@ def test_an_agent_that_says_anything_is_stored_or_left_out(pull: ModelPull, clus
     look(pull, cluster)
     assert pull.outcome == "done"
     assert ModelOnVolume.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("typed", "sent"),
+    [("Llama3.2", "Llama3.2:latest"), ("http://registry.example.test:5000/team/chat:v1",) * 2],
+)
+def test_the_job_asks_for_the_name_as_typed_with_its_tag(row: Slice, typed: str, sent: str) -> None:
+    found = ModelPull(slice=row, mode="pull", model=typed, job_name="chat-pull-1")
+    assert pull_runner.spec_of(found).model == sent

@@ -109,6 +109,8 @@ class Jobs(Controller):
         target = condition(status.get("conditions") or [], "FailureTarget")
         if target is not None:
             return self._fail(job, status, (target["reason"], target["message"]))
+        if (why := _failed_for_good(job, pods)) is not None:
+            return self._fail(job, status, why)
         if failed + restarts > spec.get("backoffLimit", 6):
             return self._fail(job, status, BACKOFF)
         if deadline is not None and deadline <= time.time():
@@ -279,6 +281,25 @@ def _ended_at(pod: Obj) -> float:
         if (one.get("state") or {}).get("terminated", {}).get("finishedAt")
     ]
     return max(ends, default=moment(pod["metadata"]["creationTimestamp"]))
+
+
+def _failed_for_good(job: Obj, pods: Sequence[Obj]) -> tuple[str, str] | None:
+    """The reason PodFailurePolicy where a pod's exit code matches a rule FailJob: no further try is made."""
+    for index, rule in enumerate((job["spec"].get("podFailurePolicy") or {}).get("rules") or []):
+        wanted = rule.get("onExitCodes")
+        if rule["action"] != "FailJob" or wanted is None:
+            continue
+        for pod in pods:
+            for one in (pod.get("status") or {}).get("containerStatuses") or []:
+                code = ((one.get("state") or {}).get("terminated") or {}).get("exitCode", 0)
+                named = wanted.get("containerName") in (None, one["name"])
+                if code and named and (code in wanted["values"]) == (wanted["operator"] == "In"):
+                    return (
+                        "PodFailurePolicy",
+                        f"Container {one['name']} for pod {namespace_of(pod)}/{name_of(pod)} failed with exit code "
+                        f"{code} matching FailJob rule at index {index}",
+                    )
+    return None
 
 
 def _deadline(job: Obj, status: Obj) -> float | None:
