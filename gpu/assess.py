@@ -9,8 +9,9 @@ from typing import Literal
 
 from gpu import contract, matrix
 from gpu.capacity import Capacity, capacity
+from gpu.cards import cards
 from gpu.contract import Finding
-from gpu.facts import Freshness, ProjectFacts, cards, project_facts
+from gpu.facts import Freshness, ProjectFacts, project_facts
 from gpu.headroom import (
     Asked,
     Limits,
@@ -119,7 +120,6 @@ def assess(
     never = tuple(
         item for item in shortages if (hard := rooms[item.key].hard) is not None and item.needed > hard
     )
-    slices, claims = cards(project.namespace)
     return Assessment(
         package=package,
         documents=documents,
@@ -130,7 +130,7 @@ def assess(
         shortages=shortages,
         objections=objections,
         never_fits=never,
-        capacity=capacity(slices, claims, package.terms, package.card_product) if slices else None,
+        capacity=capacity(cards(project.namespace), package.terms, package.card_product),
         freshness=facts.freshness,
     )
 

@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from functools import lru_cache
+from typing import NamedTuple
 
 from gpu.manifests import PackageTerms
 from gpu.quantities import QuantityError, parse
 
 MIB = Decimal(1024 * 1024)
+
+Card = tuple[str, str, str]
+"""Driver, pool and device."""
+
+
+class Device(NamedTuple):
+    """A card of a ResourceSlice; memory and cores are Kubernetes quantities, `product` its productName."""
+
+    card: Card
+    product: str
+    memory: str
+    cores: str
+
+
+class Share(NamedTuple):
+    """`claims` allocated claims of one size on one card; memory and cores are Kubernetes quantities."""
+
+    card: Card
+    memory: str
+    cores: str
+    claims: int
+
+
+class Shape(NamedTuple):
+    """What cards have in common: product, size and what of it is free, memory in bytes."""
+
+    product: str
+    memory: Decimal
+    cores: Decimal
+    free_memory: Decimal
+    free_cores: Decimal
+
+
+@dataclass(frozen=True)
+class Cards:
+    """All cards of a cluster, counted by shape, and the claims that wait for one, by DeviceClass."""
+
+    shapes: Mapping[Shape, int] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -33,66 +73,45 @@ class Capacity:
         return self.free > self.waiting
 
 
-def capacity(
-    resource_slices: Iterable[Mapping[str, Any]],
-    claims: Iterable[Mapping[str, Any]],
-    terms: PackageTerms,
-    product: str,
-) -> Capacity:
-    """Count slices of `terms` on the cards whose productName is `product` (any card where it is empty).
+def count_cards(devices: Iterable[Device], shares: Iterable[Share], waiting: Mapping[str, int]) -> Cards:
+    """Count cards by shape: what allocated claims consume of a card is not free on it."""
+    used: dict[Card, tuple[Decimal, Decimal]] = defaultdict(lambda: (Decimal(0), Decimal(0)))
+    for share in shares:
+        memory, cores = used[share.card]
+        used[share.card] = (
+            memory + amount(share.memory) * share.claims,
+            cores + amount(share.cores) * share.claims,
+        )
+    shapes: Counter[Shape] = Counter()
+    for device in devices:
+        has_memory, has_cores = amount(device.memory), amount(device.cores)
+        memory, cores = used[device.card]
+        shapes[Shape(device.product, has_memory, has_cores, has_memory - memory, has_cores - cores)] += 1
+    return Cards(shapes, waiting)
 
-    `resource_slices` and `claims` are objects of the whole cluster. A slice fits a card when both its memory and its
-    compute share are free there (resource.k8s.io, consumable capacity).
+
+def capacity(cards: Cards, terms: PackageTerms, product: str) -> Capacity | None:
+    """Count slices of `terms` on the cards of `product` (any card where it is empty); None before cards were seen.
+
+    A slice fits a card when both its memory and its compute share are free there (resource.k8s.io, consumable
+    capacity).
     """
-    used: dict[tuple[str, str, str], dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
-    waiting = 0
-    for claim in claims:
-        results = _path(claim, "status", "allocation", "devices").get("results") or []
-        if not results and _device_class(claim) == terms.device_class and not _deleted(claim):
-            waiting += 1
-        for result in results:
-            card = (result.get("driver", ""), result.get("pool", ""), result.get("device", ""))
-            for key, amount in (result.get("consumedCapacity") or {}).items():
-                used[card][key] += _amount(amount)
+    if not cards.shapes:
+        return None
+    memory, cores = terms.memory_mib * MIB, Decimal(terms.compute_percent)
     total = free = 0
-    need = {"memory": terms.memory_mib * MIB, "cores": Decimal(terms.compute_percent)}
-    for resource_slice in resource_slices:
-        spec = _path(resource_slice, "spec")
-        for device in spec.get("devices") or []:
-            if product and _product(device) != product:
-                continue
-            card = (spec.get("driver", ""), _path(spec, "pool").get("name", ""), device.get("name", ""))
-            has = {key: _amount(_path(device, "capacity", key).get("value", 0)) for key in need}
-            total += max(0, min(int(has[key] // need[key]) for key in need))
-            free += max(0, min(int((has[key] - used[card][key]) // need[key]) for key in need))
-    return Capacity(total=total, free=free, waiting=waiting)
+    for shape, count in cards.shapes.items():
+        if product and shape.product != product:
+            continue
+        total += count * max(0, min(int(shape.memory // memory), int(shape.cores // cores)))
+        free += count * max(0, min(int(shape.free_memory // memory), int(shape.free_cores // cores)))
+    return Capacity(total=total, free=free, waiting=cards.waiting.get(terms.device_class, 0))
 
 
-def _path(item: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    for key in keys:
-        item = item.get(key) or {}
-    return item
-
-
-def _amount(text: object) -> Decimal:
+@lru_cache(maxsize=1024)
+def amount(text: str) -> Decimal:
+    """Return a quantity in base units; 0 for what is none."""
     try:
-        return parse(text if isinstance(text, str | int) else "0")
+        return parse(text)
     except QuantityError:
         return Decimal(0)
-
-
-def _product(device: Mapping[str, Any]) -> str:
-    for name, value in (device.get("attributes") or {}).items():
-        if name.rpartition("/")[2] == "productName":
-            return str(value.get("string", ""))
-    return ""
-
-
-def _device_class(claim: Mapping[str, Any]) -> str:
-    for request in _path(claim, "spec", "devices").get("requests") or []:
-        return str(_path(request, "exactly").get("deviceClassName", ""))
-    return ""
-
-
-def _deleted(claim: Mapping[str, Any]) -> bool:
-    return bool(_path(claim, "metadata").get("deletionTimestamp"))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.db.models import Q, Subquery
@@ -103,35 +103,55 @@ def project_facts(
 ) -> ProjectFacts:
     """Read what was seen in a project's namespace, of all apps or only of `apps`, in at most three queries."""
     cluster = cluster_of(namespace)
-    of_cluster = Observed.objects.filter(cluster=cluster)
-    rows = of_cluster.filter(namespace=namespace, kind__in=(*APP_KINDS, *PROJECT_KINDS))
+    place = Q(cluster=cluster, namespace=namespace)
+    return _read(place, {namespace: freshness(cluster=cluster)}, apps, events)[namespace]
+
+
+def facts_of_projects(projects: Iterable[Project], apps: Collection[str]) -> dict[str, ProjectFacts]:
+    """Read what was seen of `apps` in any number of projects, by namespace: two queries, and one a cluster."""
+    by_cluster: dict[int, set[str]] = defaultdict(set)
+    for project in projects:
+        by_cluster[cast(int, project.cluster_id)].add(project.namespace)
+    place = Q(pk__in=())
+    fresh: dict[str, Freshness] = {}
+    for cluster, namespaces in by_cluster.items():
+        place |= Q(cluster=cluster, namespace__in=namespaces)
+        fresh |= dict.fromkeys(namespaces, freshness(cluster=cluster))
+    return _read(place, fresh, apps, events=True)
+
+
+def _read(
+    place: Q, fresh: Mapping[str, Freshness], apps: Collection[str] | None, events: bool
+) -> dict[str, ProjectFacts]:
+    rows = Observed.objects.filter(place, kind__in=(*APP_KINDS, *PROJECT_KINDS))
     if apps is not None:
         rows = rows.filter(Q(app__in=apps) | Q(kind__in=PROJECT_KINDS))
-    by_app: dict[str, dict[str, list[Object]]] = defaultdict(lambda: defaultdict(list))
-    of_project: dict[str, list[Object]] = defaultdict(list)
+    by_app: dict[str, dict[str, dict[str, list[Object]]]] = {
+        namespace: defaultdict(lambda: defaultdict(list)) for namespace in fresh
+    }
+    of_project: dict[tuple[str, str], list[Object]] = defaultdict(list)
     uids: list[str] = []
-    for kind, app, uid, data in rows.order_by("kind", "name").values_list("kind", "app", "uid", "data"):
+    columns = ("namespace", "kind", "app", "uid", "data")
+    for namespace, kind, app, uid, data in rows.order_by("kind", "name").values_list(*columns):
         if kind in PROJECT_KINDS:
-            of_project[kind].append(data)
+            of_project[namespace, kind].append(data)
         else:
-            by_app[app][kind].append(data)
+            by_app[namespace][app][kind].append(data)
             if app:
                 uids.append(uid)
     by_uid: dict[str, list[Object]] = defaultdict(list)
     if events and uids:
-        found = of_cluster.filter(involved_uid__in=uids).values_list("involved_uid", "data")
-        for uid, data in found:
+        # An event lives in the namespace of what it is about: so the index of names leads to it, however many uids.
+        found = Observed.objects.filter(place, kind="Event", involved_uid__in=uids)
+        for uid, data in found.values_list("involved_uid", "data"):
             by_uid[uid].append(data)
-    return ProjectFacts(
-        freshness=freshness(cluster=cluster),
-        by_app=by_app,
-        quotas=of_project["ResourceQuota"],
-        limit_ranges=of_project["LimitRange"],
-        events=by_uid,
-    )
-
-
-def cards(namespace: str) -> tuple[list[Object], list[Object]]:
-    """Return every ResourceSlice and ResourceClaim of the cluster of a project's namespace, to count capacity only."""
-    rows = Observed.objects.filter(cluster=cluster_of(namespace)).values_list("data", flat=True)
-    return list(rows.filter(kind="ResourceSlice")), list(rows.filter(kind="ResourceClaim"))
+    return {
+        namespace: ProjectFacts(
+            freshness=freshness_there,
+            by_app=by_app[namespace],
+            quotas=of_project[namespace, "ResourceQuota"],
+            limit_ranges=of_project[namespace, "LimitRange"],
+            events=by_uid,
+        )
+        for namespace, freshness_there in fresh.items()
+    }

@@ -15,8 +15,9 @@ from django.utils.translation import gettext_noop, ngettext
 
 from gpu import diagnosis, wording
 from gpu.capacity import Capacity, capacity
+from gpu.cards import cards
 from gpu.diagnosis import Degraded, Diagnosis, Intent, Step
-from gpu.facts import Freshness, ProjectFacts, cards, project_facts
+from gpu.facts import Freshness, ProjectFacts, facts_of_projects, project_facts
 from gpu.gpu_use import degraded
 from gpu.headroom import Room, headroom, parse_quota
 from gpu.holders import Holding, holding
@@ -48,6 +49,7 @@ POOL_KEYS = (
     "persistentvolumeclaims",
     "pods",
 )
+FIRST_SLICES = 25
 NEEDS_SOMEBODY = ("member", "owner", "operator")
 
 
@@ -153,6 +155,11 @@ class ProjectStatus:
     slices: tuple[SliceStatus, ...]
     freshness: Freshness
 
+    @property
+    def first_slices(self) -> tuple[SliceStatus, ...]:
+        """As many slices as the start page shows."""
+        return self.slices[:FIRST_SLICES]
+
 
 def intent_of(row: Slice, degraded: Degraded | None = None) -> Intent:
     """Return the diagnosis' view of a row; `degraded` is what checks and its log have found."""
@@ -219,12 +226,15 @@ def allowed_actions(row: Slice) -> frozenset[str]:
     return frozenset({"stop", "restart", "change", "release"})
 
 
-def slice_statuses(project: Project, rows: Iterable[Slice]) -> tuple[SliceStatus, ...]:
-    """Return the statuses of slices of one project, in the order given, with a fixed number of queries."""
+def slice_statuses(rows: Iterable[Slice]) -> tuple[SliceStatus, ...]:
+    """Return the statuses of slices of any projects, in the order given, with a fixed number of queries.
+
+    The rows come with their project and package.
+    """
     found = list(rows)
-    facts = project_facts(project.namespace, {row.app for row in found})
+    facts = facts_of_projects({row.project for row in found}, {row.app for row in found})
     limited = degraded(found)
-    return tuple(_status(row, facts, limited.get(row.pk)) for row in found)
+    return tuple(_status(row, facts[row.project.namespace], limited.get(row.pk)) for row in found)
 
 
 def project_status(project: Project) -> ProjectStatus:
@@ -232,15 +242,10 @@ def project_status(project: Project) -> ProjectStatus:
     facts = project_facts(project.namespace)
     on_sale = list(Package.objects.filter(on_sale=True))
     held = holding(project, on_sale, facts)
-    resource_slices, claims = cards(project.namespace)
+    counted = cards(project.namespace)
     rooms = headroom(parse_quota(item) for item in facts.quotas)
     packages = tuple(
-        _package_line(
-            held[package.pk],
-            capacity(resource_slices, claims, package.terms, package.card_product)
-            if resource_slices
-            else None,
-        )
+        _package_line(held[package.pk], capacity(counted, package.terms, package.card_product))
         for package in on_sale
     )
     pool = tuple(_pool_line(key, rooms.get(key)) for key in POOL_KEYS)

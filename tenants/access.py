@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.http import Http404
 from django.utils.translation import gettext as _
 
@@ -68,6 +68,11 @@ def project_or_404(actor: Actor, namespace: str) -> Project:
 def is_owner(actor: Actor, tenant: Tenant) -> bool:
     """Whether the actor is an owner of the tenant."""
     return memberships(actor).filter(tenant=tenant, role=Membership.Role.OWNER).exists()
+
+
+def owned(actor: Actor) -> Exists:
+    """Return, for a query of projects, whether the actor is an owner of the project's tenant."""
+    return Exists(memberships(actor).filter(tenant=OuterRef("tenant"), role=Membership.Role.OWNER))
 
 
 def tenant_or_404(actor: Actor, slug: str) -> Tenant:

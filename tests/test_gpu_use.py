@@ -124,7 +124,7 @@ def test_statuses_of_many_slices_cost_a_fixed_number_of_queries(
     for each in rows:
         checked(each, 10, 0)
     with django_assert_max_num_queries(6):
-        found = slice_statuses(made.project, rows)
+        found = slice_statuses(rows)
     assert {status.state for status in found} == {"running_degraded"}
 
 

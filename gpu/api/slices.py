@@ -31,7 +31,7 @@ from gpu.manifests import render, to_yaml
 from gpu.models import Package, Slice
 from gpu.order_errors import OrderRefused
 from gpu.order_rules import refuse_assessment
-from gpu.status import slice_status, slice_statuses
+from gpu.status import SliceStatus, slice_status, slice_statuses
 from gpu.timeline import events, timeline
 from tenants import access
 from tenants.models import Project, Tenant
@@ -112,7 +112,7 @@ class SlicesView(SliceView):
     def get(self, request: Request) -> Response:
         """List slices, newest first, those that have not ended unless `ended` says otherwise."""
         rows = access.visible(Slice.objects.all(), self.actor, "project__tenant")
-        rows = _filtered(rows, request)
+        rows, judged = _filtered(rows, request)
         ordering, key = _one_of(request, "ordering", ORDERINGS, "-created_at")
         pages = Pages()
         pages.ordering = ordering
@@ -120,8 +120,8 @@ class SlicesView(SliceView):
             rows = rows.annotate(sort_key=key)
         rows = rows.select_related("project__tenant", "package", "order")
         page = pages.paginate_queryset(rows, request, self) or []
-        found = {status.slice.pk: status for status in _statuses(page)}
-        return pages.get_paginated_response([representations.slice_status(found[row.pk]) for row in page])
+        found = slice_statuses(page) if judged is None else [judged[row.pk] for row in page]
+        return pages.get_paginated_response([representations.slice_status(status) for status in found])
 
     @described("slices_create", "Slice", request=OrderIn, status=202, idempotent=True)
     def post(self, request: Request) -> Response:
@@ -363,7 +363,10 @@ def _one_of(request: Request, name: str, choices: dict[str, Any], default: str) 
     return choices[text]
 
 
-def _filtered(rows: QuerySet[Slice], request: Request) -> QuerySet[Slice]:
+def _filtered(
+    rows: QuerySet[Slice], request: Request
+) -> tuple[QuerySet[Slice], dict[int, SliceStatus] | None]:
+    """Return what the filters leave, and its statuses by key where a filter had to look at them."""
     ended: Callable[[QuerySet[Slice]], QuerySet[Slice]] = _one_of(
         request,
         "ended",
@@ -389,9 +392,10 @@ def _filtered(rows: QuerySet[Slice], request: Request) -> QuerySet[Slice]:
     states = request.query_params.getlist("state")
     if states:
         _known(states, list(STATES), "state")
-        judged = _statuses(rows.select_related("project__tenant", "package", "order"))
-        rows = rows.filter(pk__in=[status.slice.pk for status in judged if status.state in states])
-    return rows
+        found = slice_statuses(rows.select_related("project__tenant", "package", "order"))
+        judged = {status.slice.pk: status for status in found if status.state in states}
+        return rows.filter(pk__in=judged), judged
+    return rows, None
 
 
 def _known(given: list[str], choices: list[str], name: str) -> None:
@@ -403,11 +407,3 @@ def _known(given: list[str], choices: list[str], name: str) -> None:
                 _("%(name)s is one of: %(choices)s.") % {"name": name, "choices": ", ".join(choices)},
                 "",
             )
-
-
-def _statuses(rows: Any) -> list[Any]:
-    """Statuses of slices of any number of projects, with a fixed number of queries a project."""
-    by_project: dict[Project, list[Slice]] = {}
-    for row in rows:
-        by_project.setdefault(row.project, []).append(row)
-    return [status for project, found in by_project.items() for status in slice_statuses(project, found)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -27,6 +28,8 @@ WAITING = (
     "pulling_image",
     "starting",
 )
+JUDGED = ("attention", "running", "waiting", "stopped")
+"""The filters of the list that ask for the state."""
 
 
 @login_required
@@ -47,7 +50,7 @@ def overview(request: HttpRequest, namespace: str) -> HttpResponse:
     project = access.project_or_404(actor, namespace)
     status = project_status(project)
     context = {"status": status, "limited": [line for line in status.pool if not line.unlimited]}
-    return show(request, actor, project, "project", "project.html", context)
+    return show(request, actor, project, "project", "project.html", context, fresh=status.freshness)
 
 
 @login_required
@@ -90,9 +93,17 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
         rows = rows.filter(
             Q(display_name__icontains=words) | Q(app__icontains=words) | Q(spec__image__icontains=words)
         )
-    found = [status for status in slice_statuses(project, rows) if in_group(status, group)]
+    number = request.GET.get("page")
+    if group in JUDGED:
+        judged = [status for status in slice_statuses(rows) if in_group(status, group)]
+        page: Page[Any] = Paginator(judged, PAGE_SIZE).get_page(number)
+        statuses: tuple[SliceStatus, ...] = tuple(page.object_list)
+    else:
+        page = Paginator(rows, PAGE_SIZE).get_page(number)
+        statuses = slice_statuses(page.object_list)
     context: dict[str, object] = {
-        "page": Paginator(found, PAGE_SIZE).get_page(request.GET.get("page")),
+        "page": page,
+        "statuses": statuses,
         "words": words,
         "group": group,
         "groups": {
@@ -104,7 +115,8 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
             "ended": _("Ended"),
         },
     }
-    return show(request, actor, project, "slices", "slices.html", context)
+    fresh = statuses[0].freshness if statuses else None
+    return show(request, actor, project, "slices", "slices.html", context, fresh=fresh)
 
 
 def in_group(status: SliceStatus, group: str) -> bool:

@@ -40,8 +40,9 @@ class Shell:
     is_owner: bool
 
 
-def shell(actor: Actor, project: Project, section: str) -> Shell:
-    """Return the frame of a page of `project`; `section` is the name of its tab's address."""
+def shell(actor: Actor, project: Project, section: str, fresh: Freshness | None = None) -> Shell:
+    """Return the frame of a page of `project`; `section` is the name of its tab's address, `fresh` the age of the
+    facts where it was read already."""
     alive = project.slices.filter(ended_at=None).count()
     labels = {
         "project": _("Overview"),
@@ -54,12 +55,13 @@ def shell(actor: Actor, project: Project, section: str) -> Shell:
         Tab(label, reverse(name, args=[project.namespace]), name == section, alive if name == "slices" else 0)
         for name, label in labels.items()
     )
+    projects = tuple(access.projects(actor).annotate(is_owner=access.owned(actor)))
     return Shell(
         project=project,
-        projects=tuple(access.projects(actor)),
+        projects=projects,
         tabs=tabs,
-        freshness=freshness(cluster=cluster_of(project.namespace)),
-        is_owner=access.is_owner(actor, project.tenant),
+        freshness=fresh or freshness(cluster=cluster_of(project.namespace)),
+        is_owner=any(other == project and other.is_owner for other in projects),
     )
 
 
@@ -72,6 +74,7 @@ def show(
     context: Mapping[str, object],
     *,
     part: str = "live",
+    fresh: Freshness | None = None,
 ) -> HttpResponse:
     """Render a page of a project in the tenant's time zone; a poll gets the parts that have changed.
 
@@ -79,7 +82,7 @@ def show(
     for itself. The page sends the versions it shows in `X-Seen`; 204 says that nothing has changed, so that nothing
     moves under the cursor.
     """
-    frame: dict[str, object] = {"shell": shell(actor, project, section), **context}
+    frame: dict[str, object] = {"shell": shell(actor, project, section, fresh), **context}
     with timezone.override(ZoneInfo(project.tenant.time_zone)):
         if "X-Seen" not in request.headers:
             return render(request, template if part == "live" else f"{template}#{part}", frame)
