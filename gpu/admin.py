@@ -70,7 +70,7 @@ class EntitlementForm(forms.ModelForm[Entitlement]):
         return cleaned
 
 
-class EntitlementFormSet(forms.BaseInlineFormSet[Entitlement, Project, EntitlementForm]):
+class EntitlementFormSet(forms.BaseInlineFormSet[Entitlement, Project, forms.ModelForm[Entitlement]]):
     """Refuses to delete an entitlement that is in use, naming the slices."""
 
     def clean(self) -> None:
