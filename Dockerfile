@@ -29,5 +29,5 @@ WORKDIR /app
 # A number, so that Kubernetes can see that it is not root.
 USER 10001:10001
 EXPOSE 8000
-CMD ["gunicorn", "portal.wsgi", "--bind", "0.0.0.0:8000", "--workers", "2", "--threads", "8", \
-     "--worker-tmp-dir", "/dev/shm", "--access-logfile", "-"]
+CMD ["gunicorn", "portal.wsgi", "--config", "python:portal.gunicorn_conf", "--bind", "0.0.0.0:8000", \
+     "--workers", "2", "--threads", "8", "--worker-tmp-dir", "/dev/shm"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
@@ -61,40 +62,57 @@ class LiveSink(RowSink):
             raise
 
 
+@dataclass(frozen=True)
+class _Group:
+    """The thread that watches one cluster, and how it reaches it."""
+
+    reached: tuple[str, str]
+    stop: threading.Event
+    thread: threading.Thread
+
+
 def serve(
     stop: threading.Event,
     slugs: Collection[str] = (),
     options: WatchOptions = OPTIONS,
+    *,
     look_every_s: float = 10.0,
+    alive: Callable[[], None] = lambda: None,
 ) -> None:
     """Watch every cluster there is a row for, or only `slugs`, until `stop`: a thread group each.
 
-    A row that is added, changed or removed is noticed within `look_every_s`; no restart is needed.
+    A row that is added, changed or removed is noticed within `look_every_s`; no restart is needed. `alive` is called as
+    often, as a sign of life.
     """
-    running: dict[ClusterRow, tuple[tuple[str, str], threading.Event, threading.Thread]] = {}
+    groups: dict[ClusterRow, _Group] = {}
     while not stop.is_set():
         try:
-            rows = ClusterRow.objects.filter(slug__in=slugs) if slugs else ClusterRow.objects.all()
-            wanted = {row: (row.kubeconfig, row.context) for row in rows}
+            rows = list(ClusterRow.objects.filter(slug__in=slugs) if slugs else ClusterRow.objects.all())
         except (DatabaseError, InterfaceError) as error:
             log.warning("the database does not answer: %s", error.__class__.__name__)
             connection.close()
         else:
-            for row in [
-                row for row, (reached, _end, _thread) in running.items() if wanted.get(row) != reached
-            ]:
-                _reached, end, _thread = running.pop(row)
-                end.set()
-            for row in wanted.keys() - running.keys():
-                end = threading.Event()
-                thread = threading.Thread(target=_serve_one, args=(row, end, options), daemon=True)
-                running[row] = (wanted[row], end, thread)
-                thread.start()
+            _start_and_end(groups, {row: (row.kubeconfig, row.context) for row in rows}, options)
+        alive()
         stop.wait(look_every_s)
-    for _reached, end, _thread in running.values():
-        end.set()
-    for _reached, _end, thread in running.values():
-        thread.join(5.0)
+    for group in groups.values():
+        group.stop.set()
+    for group in groups.values():
+        group.thread.join(5.0)
+
+
+def _start_and_end(
+    groups: dict[ClusterRow, _Group], wanted: Mapping[ClusterRow, tuple[str, str]], options: WatchOptions
+) -> None:
+    for row, group in list(groups.items()):
+        if wanted.get(row) != group.reached or not group.thread.is_alive():
+            group.stop.set()
+            del groups[row]
+    for row in wanted.keys() - groups.keys():
+        end = threading.Event()
+        thread = threading.Thread(target=_serve_one, args=(row, end, options), daemon=True)
+        groups[row] = _Group(wanted[row], end, thread)
+        thread.start()
 
 
 def _serve_one(row: ClusterRow, stop: threading.Event, options: WatchOptions) -> None:

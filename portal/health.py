@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import redis
 from django.db import DatabaseError, InterfaceError, connection
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from gpu.facts import freshness
 from portal import counters
+from portal.metrics import metrics
 from tenants.models import Cluster
 
 
@@ -65,3 +68,24 @@ def _broker() -> bool:
         return False
     finally:
         client.close()
+
+
+class ProbeMiddleware:
+    """Answer probes and scrapes before anything else looks at the request.
+
+    They come to the address of a pod, so neither the host name nor HTTPS can be asked of them.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        answer = PROBES.get(request.path_info, self.get_response)
+        return answer(request)
+
+
+PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {
+    "/healthz": healthz,
+    "/readyz": readyz,
+    "/metrics": metrics,
+}

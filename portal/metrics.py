@@ -13,7 +13,7 @@ from ipaddress import ip_address
 import redis
 from django.conf import settings
 from django.db.models import Count, F, Min, Q
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -36,7 +36,7 @@ UNACKNOWLEDGED = "unacked"
 def metrics(request: HttpRequest) -> HttpResponse:
     """Answer with all metrics; 404 to whom it is not for."""
     if not _allowed(request):
-        raise Http404
+        return HttpResponse(status=404)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(PortalCollector())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)

@@ -1,11 +1,8 @@
-"""Addresses: pages, /api/v1/, /admin/, health, metrics."""
+"""Addresses: pages, /api/v1/, /admin/. /healthz, /readyz and /metrics: portal.health."""
 
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
 from django.urls import include, path
-
-from portal import health
-from portal.metrics import metrics
 
 handler400 = "portal.errors.bad_request"
 handler403 = "portal.errors.forbidden"
@@ -13,9 +10,6 @@ handler404 = "portal.errors.not_found"
 handler500 = "portal.errors.server_error"
 
 urlpatterns = [
-    path("healthz", health.healthz, name="healthz"),
-    path("readyz", health.readyz, name="readyz"),
-    path("metrics", metrics, name="metrics"),
     path("login/", LoginView.as_view(redirect_authenticated_user=True), name="login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("admin/", admin.site.urls),

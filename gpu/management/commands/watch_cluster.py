@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from gpu.watching import serve
@@ -22,7 +24,10 @@ class Command(BaseCommand):
         parser.add_argument("--cluster", action="append", default=[], metavar="SLUG", help="only this one")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Run until SIGTERM or SIGINT. Raises CommandError for a cluster without a row."""
+        """Run until SIGTERM or SIGINT. Raises CommandError for a cluster without a row.
+
+        DATA_DIR/watcher-alive is touched every ten seconds, for a probe that costs nothing.
+        """
         slugs = set(options["cluster"])
         unknown = slugs - set(Cluster.objects.filter(slug__in=slugs).values_list("slug", flat=True))
         if unknown:
@@ -30,4 +35,6 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_args: stop.set())
-        serve(stop, slugs)
+        sign = Path(settings.DATA_DIR) / "watcher-alive"
+        sign.parent.mkdir(parents=True, exist_ok=True)
+        serve(stop, slugs, alive=sign.touch)
