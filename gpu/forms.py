@@ -14,7 +14,7 @@ from django.utils.crypto import get_random_string
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from gpu import templates_catalogue, wording
+from gpu import matrix, templates_catalogue, wording
 from gpu.contract import Finding
 from gpu.manifest_spec import EnvVar, VolumeSpec, WorkloadSpec
 from gpu.messages import Text
@@ -95,10 +95,11 @@ class WorkloadForm(forms.Form):
 
     image = forms.CharField(
         label=gettext_lazy("Image"),
+        required=False,
         max_length=512,
         widget=TextInput(placeholder="registry.example.com/team/image:1.0"),
         help_text=gettext_lazy(
-            "With a version or a digest. The V100 needs an image built for CUDA 12 or older."
+            "With a version or a digest; empty: the template's own. The V100 needs an image built for CUDA 12 or older."
         ),
     )
     command = forms.CharField(
@@ -202,6 +203,8 @@ class WorkloadForm(forms.Form):
         settings = {s.code: data.get(setting_name(template, s), "") for s in template.settings}
         try:
             self.workload = template.configure(plain, settings)
+            if not plain.image.strip():
+                self.workload = replace(self.workload, image=matrix.pinned(self.workload.image))
         except SettingRefused as refusal:
             self.add_error(f"set-{template.code}-{refusal.setting}", wording.render(refusal.text))
         return data

@@ -16,3 +16,9 @@ def ceilings(package: Package) -> tuple[images.Ceiling, ...]:
 def demands_digest() -> bool:
     """Whether every image must be named by its digest."""
     return OrderPolicy.objects.filter(demand_digest=True).exists()
+
+
+def pinned(image: str) -> str:
+    """Return a template's own image by the digest that an admin has entered for it, where one is."""
+    rule = ImageRule.objects.filter(pin=image).exclude(digest="").first()
+    return rule.proposal if rule is not None else image

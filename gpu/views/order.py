@@ -15,6 +15,7 @@ from gpu import orders, templates_catalogue, wording
 from gpu.assess import assess
 from gpu.contract import Finding
 from gpu.facts import project_facts
+from gpu.fit_panel import fit_fields, fit_panel
 from gpu.forms import OrderForm, WorkloadForm, new_operation_key, sentence_of, workload_fields
 from gpu.holders import holding
 from gpu.manifests import WorkloadSpec
@@ -42,10 +43,13 @@ def order(request: HttpRequest, namespace: str) -> HttpResponse:
             if not made:
                 messages.info(request, _("This order was placed already; here it is."))
             return redirect("slice", row.public_id)
+    judged = judge(project, form)
     context: dict[str, object] = {
         "form": form,
-        "preview": judge(project, form),
+        "preview": judged,
         "choices": choices(project, form),
+        "fit": fit_panel(judged.judged.package, asked(form), form.data) if judged else None,
+        "fit_fields": fit_fields(form.chosen_template().code, form.data),
     }
     context["templates"] = template_choices(form)
     template = "order.html#preview" if "HX-Request" in request.headers else "order.html"
@@ -84,6 +88,11 @@ def order_form(request: HttpRequest, user: User, project: Project) -> OrderForm:
         "package": request.GET.get("package") or (first.package.slug if first else ""),
     }
     return OrderForm(initial=initial, user=user, packages=packages)
+
+
+def asked(form: OrderForm) -> WorkloadSpec:
+    """Return the workload as typed, or the template's first one."""
+    return form.workload if form.is_bound and form.workload else form.chosen_template().first()
 
 
 def judge(project: Project, form: OrderForm) -> Preview | None:
