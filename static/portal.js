@@ -99,7 +99,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A copy of what is typed, for this tab only: a session that ran out, a reload, a new token lose nothing.
+// A copy of what is typed, for this tab and person only: a session that ran out, a reload, a new token lose nothing.
 function keepKey(form) { return `keep:${form.dataset.keep}`; }
 function keepForm(form) {
   const values = {};
@@ -130,8 +130,9 @@ for (const form of $$("form[data-keep]")) {
 // Back and reload send the same operation key, also where the browser has fetched the page anew (case C-17).
 const operationKey = $("input[name=operation_key]");
 if (operationKey) {
-  operationKey.value = history.state?.operationKey ?? operationKey.value;
-  history.replaceState({ ...history.state, operationKey: operationKey.value }, "");
+  const name = `key:${operationKey.form.dataset.keep}`;
+  operationKey.value = history.state?.[name] ?? operationKey.value;
+  history.replaceState({ ...history.state, [name]: operationKey.value }, "");
 }
 document.addEventListener("submit", ({ target: form }) => {
   if (!form.dataset.keep) return;
