@@ -1,6 +1,6 @@
 # PYTHON=/path/to/python chooses the Python; otherwise one is found by trying (dev/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-reset install test test-real controlplane lint fmt messages lock
+.PHONY: help demo demo-reset install test test-real controlplane ollama lint fmt messages lock
 
 RUN = .venv/bin/python -m
 
@@ -24,7 +24,10 @@ test: install ## Run every check, as CI does
 controlplane: install ## Build etcd and the Kubernetes control plane (kept in ~/.cache)
 	@$(RUN) dev.controlplane.build
 
-test-real: controlplane ## Run the cluster tests on the real control plane
+ollama: install ## Build a real Ollama server for the CPU (kept in ~/.cache)
+	@$(RUN) dev.ollama.build
+
+test-real: controlplane ollama ## Run the tests on the real control plane and a real Ollama
 	@exec $(RUN) pytest -m real
 
 lint: install ## Run the checks without the tests
