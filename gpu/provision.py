@@ -6,11 +6,8 @@ One run a slice at a time (a session advisory lock), so a run that began and did
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from django.db import connection
 from django.utils import timezone
 
 from gpu import outcomes
@@ -18,14 +15,13 @@ from gpu.cluster.apply import apply_all, delete_all, remove_created
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, NamespaceMissing
 from gpu.link import reach
+from gpu.locks import SLICE_LOCK, only_one
 from gpu.manifests import render
 from gpu.models import Slice
 from portal import logs
 
 log = logging.getLogger(__name__)
 
-SLICE_LOCK = 0x51CE
-QUOTA_LOCK = 0x90A7
 SETTLED = (Slice.Action.REFUSED, Slice.Action.NEEDS_OPERATOR)
 
 
@@ -34,20 +30,6 @@ class Run:
     """How a run ended: `again_in` seconds it is worth another, None when nothing is left to do."""
 
     again_in: float | None = None
-
-
-@contextmanager
-def only_one(space: int, key: int) -> Iterator[bool]:
-    """Hold a PostgreSQL advisory lock of this session; gives False when somebody else holds it."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, key % 2**31])
-        got = bool(cursor.fetchone()[0])
-    try:
-        yield got
-    finally:
-        if got:
-            with connection.cursor() as cursor:
-                cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key % 2**31])
 
 
 def provision(pk: int, cluster: Cluster | None = None) -> Run:

@@ -18,9 +18,10 @@ from gpu import enqueue, pull_outcomes, pulls
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, InvalidObject, NamespaceMissing, NotFound
 from gpu.link import reach
+from gpu.locks import only_one
 from gpu.models import ModelCheck, ModelOnVolume, ModelPull, Slice
 from gpu.order_errors import OrderRefused
-from gpu.provision import Run, only_one
+from gpu.provision import Run
 from gpu.pull_lines import AgentLog, read_agent_log, read_verdict
 from gpu.pull_manifest import ANNOTATION_PULL, CONTAINER, PullSpec, render
 
@@ -31,6 +32,7 @@ LOOK_S = 1.0
 CLAIMED_S = 0.7
 """Less than LOOK_S, so that a task sent for the next look finds it due; of two tasks for one pull only one lives on."""
 LOST_LOOK_S = 3.0
+WAITING_LOOK_S = 2.0
 ASK_AGAIN = timedelta(seconds=30)
 LABEL_JOB = "batch.kubernetes.io/job-name"
 TAIL_LINES = 40
@@ -44,7 +46,9 @@ def run(pk: int, cluster: Cluster | None = None) -> Run:
     with only_one(PULL_LOCK, pk) as got:
         if not got or not pull_outcomes.claim(pk, CLAIMED_S):
             return Run()
-        row = ModelPull.objects.select_related("slice__project__cluster", "slice__package").get(pk=pk)
+        row = ModelPull.objects.select_related(
+            "slice__project__cluster", "slice__package", "slice__order"
+        ).get(pk=pk)
         try:
             with reach(row.slice.project.cluster, cluster) as reached:
                 return _look(reached, row)
@@ -72,6 +76,8 @@ def _look(cluster: Cluster, row: ModelPull) -> Run:
         pull_outcomes.finish(row, "cancelled", cause="slice_stopped" if stopped else "")
         return Run()
     if row.applied_generation < row.generation:
+        if not pulls.is_running(row.slice):
+            return Run(again_in=WAITING_LOOK_S)
         if not pull_outcomes.begin(row):
             return Run()
         _send(cluster, row)

@@ -17,8 +17,9 @@ from gpu.entitlements import PROJECT_ANNOTATION, QUOTA_NAME, device_key, quota_d
 from gpu.facts import ProjectFacts, project_facts
 from gpu.headroom import headroom, parse_quota
 from gpu.link import reach
+from gpu.locks import QUOTA_LOCK, only_one
 from gpu.models import QuotaState, Slice
-from gpu.provision import QUOTA_LOCK, Run, only_one
+from gpu.provision import Run
 from gpu.status import intent_of
 from tenants.models import Project
 

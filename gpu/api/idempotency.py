@@ -1,6 +1,7 @@
 """Idempotency-Key: the same key and body gives the first answer again, for 24 hours, per tenant.
 
-Only answers that made something are kept: a refused request made nothing, and may be tried again with its key.
+Only answers that made something are kept: a refused request made nothing, and may be tried again with its key. A
+request is "still running" while its database session holds a lock, which ends with its process; no clock is asked.
 """
 
 from __future__ import annotations
@@ -8,22 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from datetime import timedelta
 
-from django.db import IntegrityError, transaction
-from django.utils import timezone
+from django.db import transaction
 from django.utils.translation import gettext as _
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpu.api.problems import Problem
+from gpu.locks import ANSWER_LOCK, only_one
 from gpu.models import IdempotentAnswer
 from tenants.models import Tenant
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
-# A request that is still "running" after this has lost its process; what it made is found by its operation key.
-ABANDONED_AFTER = timedelta(seconds=60)
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
 
 
@@ -52,46 +50,46 @@ def once(request: Request, tenant: Tenant, make: Callable[[], Response]) -> Resp
     fingerprint = hashlib.sha256(
         b"\n".join(((request.method or "").encode(), request.path.encode(), body))
     ).hexdigest()
-    row = _claim(tenant, key, fingerprint)
-    if row.status is not None:
-        return Response(row.body, status=row.status, headers={**row.headers, REPLAYED: "true"})
-    try:
-        response = make()
-    except BaseException:
-        IdempotentAnswer.objects.filter(pk=row.pk).delete()
-        raise
-    kept = {name: response[name] for name in ("Location", "ETag") if name in response}
-    IdempotentAnswer.objects.filter(pk=row.pk).update(
-        status=response.status_code, body=response.data, headers=kept
-    )
+    with only_one(ANSWER_LOCK, lock_key(tenant, key)) as first:
+        row = _claim(tenant, key, fingerprint)
+        if row.status is not None:
+            return Response(row.body, status=row.status, headers={**row.headers, REPLAYED: "true"})
+        if not first:
+            raise Problem(
+                409,
+                "idempotency_in_progress",
+                _("The first request with this Idempotency-Key is still running."),
+                _("Try again in a second."),
+                headers={"Retry-After": "1"},
+            )
+        try:
+            with transaction.atomic():  # what was made and its answer, or neither
+                response = make()
+                kept = {name: response[name] for name in ("Location", "ETag") if name in response}
+                IdempotentAnswer.objects.filter(pk=row.pk).update(
+                    status=response.status_code, body=response.data, headers=kept
+                )
+        except Exception:
+            IdempotentAnswer.objects.filter(pk=row.pk).delete()
+            raise
     return response
 
 
+def lock_key(tenant: Tenant, key: str) -> int:
+    """Return the advisory lock that is held while a request with this key runs."""
+    return int.from_bytes(hashlib.sha256(f"{tenant.pk} {key}".encode()).digest()[:4])
+
+
 def _claim(tenant: Tenant, key: str, fingerprint: str) -> IdempotentAnswer:
-    """Return a row of ours with status None, or the answered row of an earlier request."""
-    try:
-        with transaction.atomic():
-            return IdempotentAnswer.objects.create(tenant=tenant, key=key, fingerprint=fingerprint)
-    except IntegrityError:
-        row = IdempotentAnswer.objects.filter(tenant=tenant, key=key).first()
-    if row is not None and row.fingerprint != fingerprint:
+    """Return the row of this key: new, of an earlier request that was answered, or of one that lost its process."""
+    row, _created = IdempotentAnswer.objects.get_or_create(
+        tenant=tenant, key=key, defaults={"fingerprint": fingerprint}
+    )
+    if row.fingerprint != fingerprint:
         raise Problem(
             422,
             "idempotency_key_reused",
             _("This Idempotency-Key was used for another request."),
             _("Use a new key for a new request."),
         )
-    if row is not None and row.status is not None:
-        return row
-    taken_over = row is not None and IdempotentAnswer.objects.filter(
-        pk=row.pk, status=None, created_at__lt=timezone.now() - ABANDONED_AFTER
-    ).update(created_at=timezone.now())
-    if row is not None and taken_over:
-        return row
-    raise Problem(
-        409,
-        "idempotency_in_progress",
-        _("The first request with this Idempotency-Key is still running."),
-        _("Try again in a second."),
-        headers={"Retry-After": "1"},
-    )
+    return row
