@@ -114,7 +114,6 @@ def models_card(row: Slice, status: SliceStatus | None = None) -> ModelsCard | N
     check = ModelCheck.objects.filter(slice=row).first()
     receipt = SliceReceipt.objects.filter(slice=row).first()
     volume = row.workload.volume
-    state = status.diagnosis.reason if status.state == "cluster_unreachable" else status.state
     return ModelsCard(
         slice=row,
         models=models,
@@ -128,7 +127,7 @@ def models_card(row: Slice, status: SliceStatus | None = None) -> ModelsCard | N
         receipt=receipt,
         taken=sum(model.size for model in models) if shelf else None,
         volume=int(parse(volume.size)) if volume else None,
-        running=state in pulls.RUNNING and row.intent == Slice.Intent.RUN and row.ended_at is None,
+        running=pulls.is_running(row, status),
         notes=tuple(render(note) for note in _notes(row)),
     )
 

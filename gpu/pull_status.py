@@ -156,7 +156,8 @@ def _unsent(base: PullStatus) -> PullStatus:
         return replace(
             base, state="queued", reason=base.pull.action_code, sentence=sentence, tried_again=True
         )
-    return replace(base, state="queued", reason="queued")
+    sentence = Text(gettext_noop("It begins as soon as the slice runs."))
+    return replace(base, state="queued", reason="queued", sentence=sentence)
 
 
 def _before_start(base: PullStatus, pods: Sequence[Object]) -> PullStatus:

@@ -24,7 +24,7 @@ from gpu.order_rules import resource_name
 from gpu.orders import Locked, lock_project
 from gpu.pull_manifest import CPU_LIMIT, CPU_REQUEST, MEMORY_LIMIT, MEMORY_REQUEST
 from gpu.quantities import parse
-from gpu.status import slice_status
+from gpu.status import SliceStatus, slice_status
 from tenants.models import User
 
 TEMPLATE = "ollama"
@@ -121,12 +121,19 @@ def shortage_text(short: Shortage) -> Text:
 
 
 def place(
-    user: User, row: Slice, typed: str, *, operation_key: str = "", update: bool = False
+    user: User,
+    row: Slice,
+    typed: str,
+    *,
+    operation_key: str = "",
+    update: bool = False,
+    when_running: bool = False,
 ) -> tuple[ModelPull, bool]:
     """Order a pull; return it and whether this call made it.
 
     The same model again while it is being pulled, and the same `operation_key` again, give the pull there is. With
-    `update` a model that is there already is pulled again. Raises InvalidOrder for a name that cannot be, OrderRefused
+    `update` a model that is there already is pulled again; with `when_running` a slice that is still being set up is no
+    reason to refuse: the pull begins once it runs. Raises InvalidOrder for a name that cannot be, OrderRefused
     for what the slice's state forbids.
     """
     name = read_name(typed)
@@ -135,7 +142,7 @@ def place(
         earlier = _earlier(row, operation_key)
         if earlier is not None:
             return earlier, False
-        current = _current(locked, row)
+        current = _current(locked, row, when_running=when_running)
         busy = ModelPull.objects.filter(slice=current, model_key=name.key, finished_at=None).first()
         if busy is not None:
             if busy.mode != MODE.PULL:
@@ -229,7 +236,14 @@ def _for_model(
         return _insert(locked, user, current, mode, typed, name, operation_key, insecure=False)
 
 
-def _current(locked: Locked, row: Slice) -> Slice:
+def is_running(row: Slice, status: SliceStatus | None = None) -> bool:
+    """Whether the slice serves, as far as is known: while the cluster does not answer, as it was last seen."""
+    status = status or slice_status(row)
+    known = status.diagnosis.reason if status.state == "cluster_unreachable" else status.state
+    return row.ended_at is None and row.intent == Slice.Intent.RUN and known in RUNNING
+
+
+def _current(locked: Locked, row: Slice, *, when_running: bool = False) -> Slice:
     """Read the slice under the lock and refuse where it cannot be asked."""
     current = Slice.objects.select_related("project", "package", "order").get(
         pk=row.pk, project=locked.project
@@ -241,8 +255,8 @@ def _current(locked: Locked, row: Slice) -> Slice:
             Text(gettext_noop("Order a slice with the template Ollama to fetch models from here.")),
         )
     status = slice_status(current)
-    known = status.diagnosis.reason if status.state == "cluster_unreachable" else status.state
-    if current.ended_at is not None or current.intent != Slice.Intent.RUN or known not in RUNNING:
+    on_its_way = when_running and current.ended_at is None and current.intent == Slice.Intent.RUN
+    if not on_its_way and not is_running(current, status):
         raise OrderRefused(
             "slice_not_running",
             Text(

@@ -12,9 +12,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from gpu import entitlements, orders
+from gpu import entitlements, orders, pulls
 from gpu.manifests import VolumeSpec, WorkloadSpec
 from gpu.models import ComputePool, Entitlement, Package
+from gpu.templates_catalogue import TEMPLATES
 from tenants.models import ApiToken, Membership, Project, Tenant, User
 
 PASSWORD = "slices-for-everyone"  # noqa: S105  for a demo on loopback
@@ -29,6 +30,8 @@ PEOPLE = (
     ("robin@birch.example", "Robin", "Conti", "birch", Membership.Role.OWNER),
 )
 ADMIN = "admin@portal.example"
+MODELS = ("llama3.2:3b", "slow:1800")
+"""The sandbox's stand-in for Ollama takes as many seconds for `slow` as its tag says."""
 DIGEST = "sha256:" + "5c1b" * 16
 REGISTRY = "registry.portal.example"
 
@@ -132,6 +135,7 @@ class Command(BaseCommand):
         kim = User.objects.get(username="kim@acme.example")
         lee = User.objects.get(username="lee@acme.example")
         robin = User.objects.get(username="robin@birch.example")
+        self._language_model(kim, acme, packages["v100-25"])
         volume = VolumeSpec(size="40Gi", mount_path="/data")
         for number, (user, project, slug, name, what) in enumerate(
             (
@@ -163,6 +167,20 @@ class Command(BaseCommand):
             orders.place(
                 user, project, packages[slug], name, what, operation_key=f"demo-{number}", allow_queue=True
             )
+
+    def _language_model(self, user: User, project: Project, package: Package) -> None:
+        """An Ollama slice with one model that comes quickly and one that takes its time."""
+        row, _made = orders.place(
+            user,
+            project,
+            package,
+            "Language model",
+            TEMPLATES["ollama"].first(),
+            operation_key="demo-ollama",
+            allow_queue=True,
+        )
+        for model in MODELS:
+            pulls.place(user, row, model, operation_key=f"demo-{model}", when_running=True)
 
     def _write_logins(self) -> None:
         path = Path(settings.DATA_DIR) / "demo.json"
