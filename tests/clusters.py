@@ -230,7 +230,7 @@ def _named(kind: str, name: str, namespace: str, spec: dict[str, Any]) -> dict[s
     }
 
 
-def eventually(look: Callable[[], Any], what: str, seconds: float = 20.0, pause: float = 0.1) -> Any:
+def eventually(look: Callable[[], Any], what: str, seconds: float = 40.0, pause: float = 0.1) -> Any:
     """Call `look` until it answers something true, and return that; fails after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
