@@ -22,6 +22,7 @@ from gpu.wording import render
 
 ENDED_SHOWN = timedelta(hours=24)
 MOST_ENDED = 5
+WRONG_NAME = ("unknown_model", "bad_name", "no_access")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,9 @@ class PullLine:
 
     @property
     def again(self) -> bool:
-        """Whether ordering the same once more makes sense."""
+        """Whether ordering the same once more makes sense; a wrong name stays wrong."""
+        if self.pull.outcome in WRONG_NAME:
+            return False
         return (
             self.pull.finished
             and self.pull.mode == "pull"
