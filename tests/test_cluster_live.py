@@ -316,7 +316,8 @@ def test_the_command_prints_every_line(
     made.project.save()
     settings.KUBECONFIG = str(cluster.kubeconfig("portal"))
     call_command("check_cluster")
-    lines = capsys.readouterr().out.splitlines()
+    heading, *lines = capsys.readouterr().out.splitlines()
+    assert heading == "Cluster (default)"
     assert len(lines) > 20
     assert {line[:8] for line in lines} == {"ok      "}
     made.packages[25].device_class = "no-such-class"
