@@ -139,3 +139,48 @@ def test_strangers_readers_and_nobody(made: World, api: Api, stranger: Api, row:
     problem(reader("POST", f"pulls/{found}/cancel/"), 403, "not_allowed")
     team_mate = Api(made.lee, made.acme)
     assert team_mate("POST", f"pulls/{found}/cancel/").status_code == 202
+
+
+# Ordering by template
+
+
+def place(api: Api, **values: Any) -> Any:
+    body = {"project": "acme-ai", "package": "v100-25", "display_name": "Chat", "allow_queue": True, **values}
+    return api("POST", "slices/", body)
+
+
+def test_an_ollama_slice_needs_no_more_than_the_templates_name(api: Api, made: World) -> None:
+    answer = place(api, template="ollama", workload={}, settings={"context_length": "16384", "parallel": ""})
+    assert answer.status_code == 202, answer.json()
+    check("Slice", answer.json())
+    assert answer.json()["template"] == "ollama"
+    row = Slice.objects.get(display_name="Chat")
+    env = {item.name: item.value for item in row.workload.env}
+    assert env["OLLAMA_CONTEXT_LENGTH"] == "16384"
+    assert "OLLAMA_NUM_PARALLEL" not in env
+    assert env["OLLAMA_MODELS"] == "/data/models"
+    assert row.workload.image == "ollama/ollama:0.24.0"
+    assert row.workload.probes.startup is not None
+
+
+def test_what_is_given_goes_before_the_templates_defaults(api: Api, made: World) -> None:
+    place(api, template="ollama", workload={"memory_limit": "6Gi", "volume": None, "image": ""})
+    row = Slice.objects.get(display_name="Chat")
+    assert (row.workload.memory_limit, row.workload.volume) == ("6Gi", None)
+    assert row.workload.image == "ollama/ollama:0.24.0"
+
+
+@pytest.mark.parametrize(
+    ("settings", "pointer"),
+    [({"context_length": "16.384"}, "/settings/context_length"), ({"colour": "red"}, "/settings/colour")],
+)
+def test_a_setting_that_is_not_possible_is_422_at_its_place(
+    api: Api, made: World, settings: dict[str, str], pointer: str
+) -> None:
+    found = problem(place(api, template="ollama", workload={}, settings=settings), 422, "invalid")
+    assert found["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize("template", ["none", 7, None, ["ollama"]])
+def test_an_unknown_template_is_422(api: Api, made: World, template: Any) -> None:
+    problem(place(api, template=template, workload={"image": "a:1"}), 422, "invalid")

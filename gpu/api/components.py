@@ -177,6 +177,7 @@ COMPONENTS: dict[str, Schema] = {
             "settled": BOOLEAN,
             "actions": list_of(one_of("stop", "start", "restart", "change", "release")),
             "steps": list_of(ref("Step")),
+            "template": {"type": "string", "description": "The workload template it was ordered with."},
             "workload": ref("Workload"),
             "generation": INTEGER,
             "applied_generation": INTEGER,

@@ -137,6 +137,7 @@ def slice_status(status: SliceStatus) -> dict[str, Any]:
         "settled": found.settled,
         "actions": sorted(status.allowed),
         "steps": [{"code": step.code, "state": step.state, "at": moment(step.at)} for step in found.steps],
+        "template": row.workload.template,
         "workload": workload_out(row.workload),
         "generation": row.generation,
         "applied_generation": row.applied_generation,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.utils.translation import gettext_lazy as _
 from rest_framework import serializers
 
 from gpu.manifests import EnvVar, VolumeSpec, WorkloadSpec
+from gpu.matrix import pinned
 from gpu.names import MAX_DISPLAY_LENGTH
+from gpu.templates_catalogue import TEMPLATES, SettingRefused
+from gpu.wording import render
 
 MAX_TEXT = 4096
 MAX_LIST = 200
@@ -72,10 +76,30 @@ class OrderIn(Strict):
     display_name = serializers.CharField(
         max_length=MAX_DISPLAY_LENGTH * 4, help_text="Free text, at most 63 characters."
     )
+    template = serializers.ChoiceField(
+        choices=sorted(TEMPLATES),
+        default="custom",
+        help_text="With one, fields of workload that are left out are the template's.",
+    )
+    settings = serializers.DictField(
+        child=serializers.CharField(max_length=200, allow_blank=True),
+        default=dict,
+        help_text="The template's own settings, such as context_length; empty leaves one to the server.",
+    )
     workload = WorkloadIn()
     allow_queue = serializers.BooleanField(
         default=False, help_text="Order also when it has to wait for a card or for room in the pool."
     )
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Read the input over the template's defaults, where a template is named."""
+        code = data.get("template") if isinstance(data, dict) else None
+        template = TEMPLATES.get(code) if isinstance(code, str) else None
+        asked = data.get("workload", {}) if isinstance(data, dict) else None
+        if template is not None and isinstance(asked, dict):
+            asked = {name: value for name, value in asked.items() if name != "image" or value != ""}
+            data = {**data, "workload": _merge(workload_out(template.first()), asked)}
+        return super().to_internal_value(data)
 
 
 class ChangeIn(Strict):
@@ -134,6 +158,28 @@ def workload_of(data: dict[str, Any], base: WorkloadSpec | None = None) -> Workl
         template=base.template,
         probes=base.probes,
     )
+
+
+def ordered_workload(order: dict[str, Any]) -> WorkloadSpec:
+    """Return the workload of a validated order; raises ValidationError at /settings/… for one that is not possible."""
+    template = TEMPLATES[order["template"]]
+    workload = workload_of(order["workload"], replace(WorkloadSpec(image=""), template=template.code))
+    if template.code == "custom":
+        return workload
+    known = {setting.code for setting in template.settings}
+    unknown = sorted(set(order["settings"]) - known)
+    if unknown:
+        raise serializers.ValidationError(
+            {"settings": {name: [_("There is no such field.")] for name in unknown}}
+        )
+    if workload.image == template.defaults.image:
+        workload = replace(workload, image=pinned(workload.image))
+    try:
+        return template.configure(replace(workload, probes=template.defaults.probes), order["settings"])
+    except SettingRefused as refused:
+        raise serializers.ValidationError(
+            {"settings": {refused.setting: [render(refused.text)]}}
+        ) from refused
 
 
 def merged_workload(base: WorkloadSpec, patch: dict[str, Any]) -> WorkloadSpec:
