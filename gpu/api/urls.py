@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from gpu.api import models, slices, views
+from gpu.api import actions, models, slices, views
 
 urlpatterns = [
     path("", views.RootView.as_view(), name="api-root"),
@@ -15,10 +15,10 @@ urlpatterns = [
     path("slices/", slices.SlicesView.as_view(), name="api-slices"),
     path("slices/preview/", slices.PreviewView.as_view(), name="api-preview"),
     path("slices/<str:public_id>/", slices.OneSliceView.as_view(), name="api-slice"),
-    path("slices/<str:public_id>/stop/", slices.StopView.as_view(), name="api-stop"),
-    path("slices/<str:public_id>/start/", slices.StartView.as_view(), name="api-start"),
-    path("slices/<str:public_id>/restart/", slices.RestartView.as_view(), name="api-restart"),
-    path("slices/<str:public_id>/release/", slices.ReleaseView.as_view(), name="api-release"),
+    path("slices/<str:public_id>/stop/", actions.StopView.as_view(), name="api-stop"),
+    path("slices/<str:public_id>/start/", actions.StartView.as_view(), name="api-start"),
+    path("slices/<str:public_id>/restart/", actions.RestartView.as_view(), name="api-restart"),
+    path("slices/<str:public_id>/release/", actions.ReleaseView.as_view(), name="api-release"),
     path("slices/<str:public_id>/manifest/", slices.ManifestView.as_view(), name="api-manifest"),
     path("slices/<str:public_id>/events/", slices.EventsView.as_view(), name="api-events"),
     path("slices/<str:public_id>/timeline/", slices.TimelineView.as_view(), name="api-timeline"),
