@@ -203,10 +203,14 @@ def _line(found: PullStatus) -> PullLine:
 
 
 def _worth_telling(lines: Sequence[PullLine]) -> tuple[PullLine, ...]:
-    """Ended pulls, and what else failed, the newest of each model; a later success answers an earlier failure."""
+    """Ended pulls, and what else failed, the newest of each model; a later success answers an earlier failure.
+
+    A check that went well is told by its figures, and leaves what was told of its model.
+    """
     newest: dict[str, PullLine] = {}
     for line in lines:
-        if line.pull.finished and line.pull.mode != "list":
+        good_check = line.pull.mode == "check" and line.status.state == "done"
+        if line.pull.finished and line.pull.mode != "list" and not good_check:
             newest.setdefault(line.pull.model_key, line)
     told = [line for line in newest.values() if line.pull.mode == "pull" or line.status.state != "done"]
     return tuple(told[:MOST_ENDED])

@@ -249,3 +249,14 @@ def test_the_poll_brings_the_card_only_when_it_has_changed(kim: Client, row: Sli
     ModelPull.objects.filter(pk=pull.pk).update(percent=12.5, completed=1, total=8)
     changed = kim.get(address, headers={"HX-Request": "true", "X-Seen": seen}).content.decode()
     assert "12.5 %" in changed
+
+
+def test_a_good_check_leaves_what_was_told_of_the_pull_and_a_deletion_takes_it_away(
+    kim: Client, made: World, row: Slice, pull: ModelPull
+) -> None:
+    finish(pull, "done")
+    on_volume(row, llama3_2__3b=2 * GIB)
+    finish(pulls.check(made.kim, row, "llama3.2:3b"), "done")
+    assert "llama3.2:3b is on the volume." in page(kim, row)
+    finish(pulls.delete_model(made.kim, row, "llama3.2:3b"), "done")
+    assert "llama3.2:3b is on the volume." not in page(kim, row)
