@@ -156,7 +156,7 @@ def _unsent(base: PullStatus) -> PullStatus:
         return replace(
             base, state="queued", reason=base.pull.action_code, sentence=sentence, tried_again=True
         )
-    sentence = Text(gettext_noop("It begins as soon as the slice runs."))
+    sentence = Text(gettext_noop("It was ordered, and begins as soon as the slice runs."))
     return replace(base, state="queued", reason="queued", sentence=sentence)
 
 

@@ -62,7 +62,7 @@ def test_ordering_a_pull_leads_back_to_the_slice_that_shows_it(kim: Client, row:
     assert (answer.status_code, answer["Location"]) == (302, f"/slices/{row.public_id}/")
     text = page(kim, row)
     assert 'role="progressbar"' in text
-    assert "llama3.2:3b is being fetched." in text
+    assert "begins as soon as the slice runs" in text
 
 
 def test_an_anonymous_order_leads_to_the_sign_in(row: Slice) -> None:
