@@ -32,10 +32,11 @@ class Published:
 
 @dataclass
 class Registry:
-    """The registry's models by name, and what was asked."""
+    """The registry's models by name, and what was asked: each layer fetched, and at which byte that began."""
 
     models: dict[str, Published] = field(default_factory=dict)
     gets: list[str] = field(default_factory=list)
+    begins: list[int] = field(default_factory=list)
     blobs: dict[str, tuple[bytes, Published | None]] = field(default_factory=dict)
     port: int = 0
 
@@ -135,6 +136,7 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
             else:
                 self.send_response(200)
+            registry.begins.append(first)
             self.send_header("Content-Length", str(last + 1 - first))
             self.end_headers()
             self.close_connection = True

@@ -43,7 +43,7 @@ def test_good(server: Server, registry: Registry, weights: bytes) -> None:
     percent = [line["percent"] for line in run.of("progress")]
     assert percent == sorted(percent)
     assert len(set(percent)) >= 4
-    assert max(line["speed"] for line in run.of("progress")) == pytest.approx(4 * MIB, rel=0.5)
+    assert MIB < max(line["speed"] for line in run.of("progress")) < 8 * MIB  # throttled to 4 MiB/s
     assert server.agent(registry.name("TINY", "V1")).outcome == ("already_there", "", False, 0)
     assert server.agent(registry.name("tiny")).outcome == ("already_there", "", False, 0)
 
@@ -129,7 +129,7 @@ def test_stalled(server: Server, registry: Registry, weights: bytes) -> None:
     registry.publish("tiny", Published(b"stall" + weights, fault="stall", after=4 * MIB))
     run = server.agent(registry.name("tiny"), STALL_SECONDS=2, STALL_LIMIT_SECONDS=6)
     assert run.outcome == ("interrupted", "stalled", True, 1)
-    assert 4 <= len(run.of("stall")) <= 6
+    assert 3 <= len(run.of("stall")) <= 6
     assert run.verdict["completed"] == pytest.approx(4 * MIB, rel=0.2)
 
 
@@ -143,6 +143,7 @@ def test_server_killed_and_resumed(server: Server, registry: Registry, weights: 
     assert b'"outcome": "interrupted"' in out
     server.begin()
     assert server.agent(registry.name("tiny")).outcome == DONE
+    assert registry.begins[:2] == [0, 0]  # a starting server deletes what came before
 
 
 def test_server_not_up_yet(server: Server) -> None:
@@ -171,9 +172,9 @@ def test_cancelled_and_resumed(server: Server, registry: Registry, weights: byte
     process.terminate()
     out, _ = process.communicate(timeout=10)
     assert b'"cause": "terminated"' in out
-    run = server.agent(registry.name("tiny"))
-    assert run.outcome == DONE
-    assert run.of("progress")[1]["completed"] > 4 * MIB  # it went on, and did not begin again
+    assert server.agent(registry.name("tiny")).outcome == DONE
+    assert registry.begins[0] == 0
+    assert registry.begins[1] > 1 * MIB  # it went on
 
 
 def test_deleted(server: Server, registry: Registry, weights: bytes) -> None:
