@@ -79,6 +79,8 @@ class WorkloadSpec:
     volume: VolumeSpec | None = None
     template: str = "custom"
     probes: Probes = Probes()
+    secret_env: str = ""
+    """The variable that gets the slice's access token from its Secret; "" for none."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data from which from_json makes an equal spec."""
@@ -98,6 +100,7 @@ class WorkloadSpec:
                 kind: None if probe is None else {**shallow(probe), "command": list(probe.command)}
                 for kind, probe in shallow(self.probes).items()
             },
+            "secret_env": self.secret_env,
         }
 
     @classmethod

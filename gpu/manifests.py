@@ -5,6 +5,7 @@ The shape of the documents is contract.md, "Objects of one slice".
 
 from __future__ import annotations
 
+import base64
 import copy
 import hashlib
 import json
@@ -35,6 +36,7 @@ __all__ = [
     "VolumeSpec",
     "WorkloadSpec",
     "render",
+    "secret_document",
     "to_yaml",
     "workload_hash",
 ]
@@ -48,6 +50,7 @@ ANNOTATION_SLICE = "gpu-portal/slice"
 ANNOTATION_RESTART = "gpu-portal/restart"
 CONTAINER = "workload"
 CLAIM = "gpu"
+SECRET_KEY = "token"  # noqa: S105  the key inside the Secret
 PORT_NAME = "http"
 DATA_VOLUME = "data"
 UNPRIVILEGED = 65532
@@ -70,6 +73,17 @@ def render(spec: SliceSpec) -> tuple[Document, ...]:
         documents.append(_service(spec, spec.workload.port))
     _set_hash(deployment, workload_hash(documents))
     return tuple(documents)
+
+
+def secret_document(spec: SliceSpec, token: str) -> Document:
+    """Return the Secret with the slice's access token. It is no part of `render`: nobody is shown its value again."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": _plain_metadata(spec, names.secret_name(spec.app)),
+        "type": "Opaque",
+        "data": {SECRET_KEY: base64.b64encode(token.encode()).decode("ascii")},
+    }
 
 
 def workload_hash(documents: Sequence[Mapping[str, Any]]) -> str:
@@ -167,7 +181,7 @@ def _pod(spec: SliceSpec) -> Document:
         "resourceClaims": [
             {"name": CLAIM, "resourceClaimTemplateName": names.claim_template_name(spec.app)},
         ],
-        "containers": [_container(spec.workload)],
+        "containers": [_container(spec.app, spec.workload)],
     }
     if spec.workload.volume is not None:
         security["fsGroup"] = UNPRIVILEGED
@@ -179,14 +193,18 @@ def _pod(spec: SliceSpec) -> Document:
     return pod
 
 
-def _container(workload: WorkloadSpec) -> Document:
+def _container(app: str, workload: WorkloadSpec) -> Document:
     container: Document = {"name": CONTAINER, "image": workload.image}
     if workload.command:
         container["command"] = list(workload.command)
     if workload.args:
         container["args"] = list(workload.args)
-    if workload.env:
-        container["env"] = [{"name": item.name, "value": item.value} for item in workload.env]
+    env: list[Document] = [{"name": item.name, "value": item.value} for item in workload.env]
+    if workload.secret_env:
+        key = {"name": names.secret_name(app), "key": SECRET_KEY}
+        env.append({"name": workload.secret_env, "valueFrom": {"secretKeyRef": key}})
+    if env:
+        container["env"] = env
     if workload.port is not None:
         container["ports"] = [{"name": PORT_NAME, "containerPort": workload.port, "protocol": "TCP"}]
     container["resources"] = {

@@ -15,7 +15,7 @@ from django.db import connection, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from gpu import enqueue, names
+from gpu import enqueue, names, tokens
 from gpu.assess import Assessment, assess
 from gpu.contract import Finding
 from gpu.manifests import WorkloadSpec
@@ -116,6 +116,8 @@ def place(
         judged = assess(locked.project, package, workload, app)
         refuse_assessment(judged, allow_queue=allow_queue)
         row = _insert(locked, user, package, display_name.strip(), app, workload, operation_key, allow_queue)
+        if workload.secret_env:
+            tokens.make(row)
         _note(row, user, "ordered", {"package": package.name, "waits": judged.verdict})
         log.info("ordered", extra={"slice": row.public_id, "order": row.order.public_id})
         enqueue.provision(row.pk)

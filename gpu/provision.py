@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from gpu import outcomes
+from gpu import names, outcomes, tokens
 from gpu.cluster.apply import apply_all, delete_all, remove_created
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, NamespaceMissing
 from gpu.link import reach
 from gpu.locks import SLICE_LOCK, only_one
-from gpu.manifests import render
+from gpu.manifests import render, secret_document
 from gpu.models import Slice
 from portal import logs
 
@@ -65,12 +65,22 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
 def _send(cluster: Cluster, row: Slice) -> None:
     spec = row.manifest_spec(row.project.namespace)
     if row.intent != Slice.Intent.RELEASE:
+        token = tokens.to_send(row)
+        if token:
+            cluster.apply(secret_document(spec, token))
+            tokens.note_sent(row, token)
         apply_all(cluster, render(spec), slice_id=row.public_id)
         return
     try:
         delete_all(cluster, render(spec), slice_id=row.public_id, volume=row.delete_volume)
+        _forget_token(cluster, row)
     except NamespaceMissing:
         log.info("the namespace is gone, so are the objects")
+
+
+def _forget_token(cluster: Cluster, row: Slice) -> None:
+    if row.workload.secret_env:
+        cluster.delete("Secret", row.project.namespace, names.secret_name(row.app))
 
 
 def _failed(cluster: Cluster | None, row: Slice, error: ClusterError) -> Run | None:
@@ -87,6 +97,7 @@ def _failed(cluster: Cluster | None, row: Slice, error: ClusterError) -> Run | N
             with reach(row.project.cluster, cluster) as reached:
                 documents = render(row.manifest_spec(row.project.namespace))
                 remove_created(reached, documents, slice_id=row.public_id)
+                _forget_token(reached, row)
         except ClusterError as later:
             return Run(again_in=outcomes.mark_retry(row, later.code, message, later.retry_after))
         outcomes.mark_refused(row, error.code, message, policy)

@@ -20,6 +20,7 @@ urlpatterns = [
     path("slices/<str:public_id>/log/", slices.log, name="slice-log"),
     path("slices/<str:public_id>/manifest.yaml", slices.manifest, name="slice-manifest"),
     path("slices/<str:public_id>/change/", slices.change, name="slice-change"),
+    path("slices/<str:public_id>/token/", models.token, name="slice-token"),
     path("slices/<str:public_id>/models/", models.pull, name="slice-pull"),
     path("slices/<str:public_id>/models/<str:action>/", models.act, name="slice-models"),
     path("pulls/<str:public_id>/cancel/", models.cancel, name="pull-cancel"),

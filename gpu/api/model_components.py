@@ -110,4 +110,5 @@ MODEL_COMPONENTS: dict[str, Schema] = {
         },
     ),
     "PullList": page("Pull"),
+    "Token": record("An access token, shown one time.", {"token": STRING}),
 }

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 from rest_framework.serializers import Serializer
 
-from gpu import pulls
+from gpu import pulls, tokens
 from gpu.api import model_representations as told
 from gpu.api.base import Pages
 from gpu.api.idempotency import key_of, once
@@ -130,6 +130,24 @@ class PullsView(PullingView):
         pages = Pages()
         page = pages.paginate_queryset(ModelPull.objects.filter(slice=row), request, self) or []
         return pages.get_paginated_response([told.pull(line) for line in pull_lines(row, page)])
+
+
+class TokenView(PullingView):
+    """A slice's access token."""
+
+    @described("slices_token", "Token")
+    def post(self, request: Request, public_id: str) -> Response:
+        """Return the token of the notebook, one time, to whoever ordered it."""
+        access.require_write(self.actor)
+        token = tokens.show_once(self.row(public_id), self.actor.user)
+        if token is None:
+            raise Problem(
+                409,
+                "no_token",
+                _("The token was shown already, or this slice has none for you."),
+                _("Order a new slice to get a new one."),
+            )
+        return Response({"token": token}, headers={"Cache-Control": "no-store"})
 
 
 class PullView(PullingView):

@@ -157,6 +157,7 @@ def workload_of(data: dict[str, Any], base: WorkloadSpec | None = None) -> Workl
         volume=VolumeSpec(volume["size"], volume["mount_path"], volume["storage_class"]) if volume else None,
         template=base.template,
         probes=base.probes,
+        secret_env=base.secret_env,
     )
 
 

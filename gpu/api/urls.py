@@ -23,6 +23,7 @@ urlpatterns = [
     path("slices/<str:public_id>/events/", slices.EventsView.as_view(), name="api-events"),
     path("slices/<str:public_id>/timeline/", slices.TimelineView.as_view(), name="api-timeline"),
     path("slices/<str:public_id>/log/", slices.LogView.as_view(), name="api-log"),
+    path("slices/<str:public_id>/token/", models.TokenView.as_view(), name="api-slice-token"),
     path("slices/<str:public_id>/models/", models.ModelsView.as_view(), name="api-models"),
     path("slices/<str:public_id>/models/list/", models.ModelsRefreshView.as_view(), name="api-models-list"),
     path(

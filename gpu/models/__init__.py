@@ -4,7 +4,7 @@ from gpu.models.api import IdempotentAnswer
 from gpu.models.catalogue import Package
 from gpu.models.observed import Observed, WatchState
 from gpu.models.orders import LogCopy, Order, Slice, TimelineEntry
-from gpu.models.pulls import ModelCheck, ModelOnVolume, ModelPull, ModelShelf, SliceReceipt
+from gpu.models.pulls import ModelCheck, ModelOnVolume, ModelPull, ModelShelf, SliceReceipt, SliceSecret
 from gpu.models.quotas import ComputePool, Entitlement, QuotaState
 from gpu.models.reports import ClusterReport
 from gpu.models.rules import HouseRegistry, ImageRule, OrderPolicy
@@ -28,6 +28,7 @@ __all__ = [
     "QuotaState",
     "Slice",
     "SliceReceipt",
+    "SliceSecret",
     "TimelineEntry",
     "WatchState",
 ]

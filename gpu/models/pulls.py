@@ -159,6 +159,18 @@ class ModelCheck(models.Model):
         return self.model
 
 
+class SliceSecret(models.Model):
+    """A slice's access token on its way: to the cluster, and once to the person who ordered. Then it is forgotten."""
+
+    slice = models.OneToOneField(Slice, on_delete=models.CASCADE, related_name="secret")
+    value = models.CharField(max_length=100, blank=True)
+    applied_at = models.DateTimeField(null=True)
+    shown_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"token of {self.slice_id}"
+
+
 class SliceReceipt(models.Model):
     """What the container's log says of the GPU it got. Memory in MiB; no UUID, no bus address.
 

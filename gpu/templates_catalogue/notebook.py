@@ -1,12 +1,15 @@
-"""A Jupyter notebook with PyTorch. Jupyter makes a new access token at each start and prints it in the log."""
+"""A Jupyter notebook with PyTorch. Its access token is in a Secret, and is shown once."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from gpu.manifest_spec import Probe, Probes, VolumeSpec, WorkloadSpec
 from gpu.messages import gettext_noop
 from gpu.templates_catalogue.base import Template, set_env, set_option, without_probes_if_closed
 
 PORT = 8888
+TOKEN_VARIABLE = "JUPYTER_TOKEN"  # noqa: S105  Jupyter Server reads its token from it
 
 
 def _finish(workload: WorkloadSpec) -> WorkloadSpec:
@@ -15,13 +18,13 @@ def _finish(workload: WorkloadSpec) -> WorkloadSpec:
     workload = set_env(workload, "USER", "workload")
     workload = set_option(workload, "--port", str(workload.port or PORT))
     workload = set_option(workload, "--notebook-dir", home)
-    return without_probes_if_closed(workload)
+    return without_probes_if_closed(replace(workload, secret_env=TOKEN_VARIABLE))
 
 
 TEMPLATE = Template(
     code="notebook",
     title=gettext_noop("Notebook"),
-    summary=gettext_noop("JupyterLab with PyTorch. The access token stands in the slice's log."),
+    summary=gettext_noop("JupyterLab with PyTorch. Its access token is shown once, on the slice's page."),
     defaults=WorkloadSpec(
         # Of spring 2024: later builds of PyTorch ask for compute capability 7.5 (vllm-project/vllm#18818).
         image="quay.io/jupyter/pytorch-notebook:cuda12-python-3.11.8",

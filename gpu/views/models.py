@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
-from gpu import fit, pulls
+from gpu import fit, pulls, tokens
 from gpu.forms import TextInput, sentence_of
 from gpu.model_card import advice_lines
 from gpu.models import ModelPull, Slice
@@ -62,6 +62,18 @@ def pull(request: HttpRequest, public_id: str) -> HttpResponse:
     context = {"row": row, "form": form, "advice": advice, "known": fit.COMMON_MODELS}
     part = "" if not partial else "#advice" if request.method == "POST" else "#body"
     return show(request, actor, row.project, "slices", f"models/pull.html{part}", context)
+
+
+@login_required
+@require_POST
+def token(request: HttpRequest, public_id: str) -> HttpResponse:
+    """Show a slice's access token to whoever ordered it, this one time."""
+    actor = access.actor_of(request.user)
+    row = slice_or_404(actor, public_id)
+    context = {"row": row, "token": tokens.show_once(row, actor.user)}
+    answer = show(request, actor, row.project, "slices", "models/token.html", context)
+    answer["Cache-Control"] = "no-store"
+    return answer
 
 
 @login_required

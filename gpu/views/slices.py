@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 from django.views.decorators.http import require_http_methods, require_safe
 
-from gpu import orders, pulls, templates_catalogue, wording
+from gpu import orders, pulls, templates_catalogue, tokens, wording
 from gpu.diagnosis import Step
 from gpu.diagnosis.model import NOTHING_TO_DO
 from gpu.facts import ProjectFacts, project_facts
@@ -99,6 +99,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "poll": poll_seconds(status),
         "copy": LogCopy.objects.filter(slice=row).first(),
         "models": models_card(row, status),
+        "token_waits": tokens.waits(row, actor.user),
         "receipt": SliceReceipt.objects.filter(slice=row).first(),
     }
     return show(request, actor, row.project, "slices", "slice.html", context)

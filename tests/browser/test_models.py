@@ -4,30 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.utils import translation
+from django.utils.translation import gettext
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SignIn
 from tests.browser.kit import PATIENCE_MS, STATES, act, expect_state, release
 
 Shot = Callable[[Page, str], None]
-WORDS = {
-    "en": {
-        "fetched": "slow:4 is on the volume.",
-        "tokens": "tokens a second",
-        "cancelled": "It was cancelled.",
-        "unknown": "The registry does not know missing.",
-        "lost": "A download is thrown away",
-        "blank": "A model's name has no blanks in it.",
-    },
-    "de": {
-        "fetched": "slow:4 liegt auf dem Volume.",
-        "tokens": "Tokens pro Sekunde",
-        "cancelled": "Es wurde abgebrochen.",
-        "unknown": "Die Registry kennt missing nicht.",
-        "lost": "Ein Ladevorgang geht verloren",
-        "blank": "Leerzeichen",
-    },
-}
+
+
+def said(language: str, msgid: str, **params: str) -> str:
+    """A sentence of the pages in the reader's language."""
+    with translation.override(language):
+        text = gettext(msgid)
+    return text % params if params else text
 
 
 def order_ollama(page: Page, name: str) -> None:
@@ -50,7 +41,9 @@ def fetch(page: Page, model: str) -> None:
 
 
 def test_a_model_from_the_order_to_its_first_words(sign_in: SignIn, language: str, shot: Shot) -> None:
-    states, words = STATES[language], WORDS[language]
+    states = STATES[language]
+    fetched = said(language, "%(model)s is on the volume.", model="slow:4")
+    unknown = said(language, "The registry does not know %(model)s.", model="missing")
     page = sign_in("kim@acme.example", language)
     order_ollama(page, f"Sprachmodell {language}")
     shot(page, f"order-ollama-{language}")
@@ -59,7 +52,9 @@ def test_a_model_from_the_order_to_its_first_words(sign_in: SignIn, language: st
     page.locator("#act-pull").click()
     with page.expect_response(lambda answer: answer.request.method == "POST" and "/models/" in answer.url):
         page.locator("#id_model").fill("llama 3")
-    expect(page.locator("#pull-advice")).to_contain_text(words["blank"])
+    expect(page.locator("#pull-advice")).to_contain_text(
+        said(language, "A model's name has no blanks in it.")
+    )
     page.locator("[data-close-dialog]").click()
 
     fetch(page, "slow:4")
@@ -69,27 +64,29 @@ def test_a_model_from_the_order_to_its_first_words(sign_in: SignIn, language: st
     shot(page, f"pull-under-way-{language}")
     page.reload()
     expect(page.locator("#models")).to_contain_text("slow:4")
-    expect(page.locator("#models")).to_contain_text(words["fetched"], timeout=PATIENCE_MS)
+    expect(page.locator("#models")).to_contain_text(fetched, timeout=PATIENCE_MS)
     expect(page.locator("#models table")).to_contain_text("slow:4")
-    expect(page.locator("#models")).to_contain_text(words["tokens"], timeout=PATIENCE_MS)
+    expect(page.locator("#models")).to_contain_text(
+        said(language, "%(n)s tokens a second", n="").strip(), timeout=PATIENCE_MS
+    )
     expect(page.locator("#models")).to_contain_text("100 %")
     expect(page.locator("#receipt")).to_contain_text("V100", timeout=PATIENCE_MS)
     expect(page.locator("#receipt")).to_contain_text("8 GiB")
     shot(page, f"pull-done-{language}")
 
     fetch(page, "missing")
-    expect(page.locator("#models")).to_contain_text(words["unknown"], timeout=PATIENCE_MS)
+    expect(page.locator("#models")).to_contain_text(unknown, timeout=PATIENCE_MS)
     shot(page, f"pull-failed-{language}")
 
     fetch(page, "slow:300")
     cancel = page.locator("[id^=cancel-pl_]")
     expect(cancel).to_be_visible(timeout=PATIENCE_MS)
     page.locator("#act-restart").click()
-    expect(page.locator("dialog[open]")).to_contain_text(words["lost"])
+    expect(page.locator("dialog[open]")).to_contain_text(said(language, "A download is thrown away"))
     page.locator("[data-close-dialog]").click()
     cancel.click()
     page.locator("[data-confirm-yes]").click()
-    expect(page.locator("#models")).to_contain_text(words["cancelled"], timeout=PATIENCE_MS)
+    expect(page.locator("#models")).to_contain_text(said(language, "It was cancelled."), timeout=PATIENCE_MS)
 
     page.locator("#delete-1").click()
     page.locator("[data-confirm-yes]").click()
