@@ -5,7 +5,8 @@ from django.db import migrations, models
 
 def first_cluster(apps, schema_editor):
     """Make the row that everything there is belongs to; its connection is that of the settings."""
-    row = apps.get_model("tenants", "Cluster").objects.create(slug="default", name="Cluster", is_default=True)
+    clusters = apps.get_model("tenants", "Cluster").objects.using(schema_editor.connection.alias)
+    row = clusters.create(slug="default", name="Cluster", is_default=True)
     assert row.pk == tenants.models.FIRST_CLUSTER  # noqa: S101
 
 
