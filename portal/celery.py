@@ -14,6 +14,19 @@ from django.conf import settings  # after the settings module is named
 
 from portal import logs
 
+_BEGAN = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+
+
+def steady_now() -> datetime:
+    """Return a time that only goes forward, whatever is done to the machine's clock."""
+    return _BEGAN + timedelta(seconds=time.monotonic())
+
+
+def every(seconds: float) -> schedule:
+    """Return a schedule by the steady clock: a clock that is set back must not stop the sweep."""
+    return schedule(timedelta(seconds=seconds), nowfun=steady_now)
+
+
 app = Celery("portal", broker=settings.REDIS_URL, include=["worker.tasks"])
 app.conf.update(
     task_acks_late=True,
@@ -33,18 +46,12 @@ app.conf.update(
         "socket_timeout": 5,
     },
     timezone="UTC",
+    # In memory: a beat that once had a wrong clock must not remember that it is hours too early.
+    beat_scheduler="celery.beat:Scheduler",
     beat_schedule={
-        "sweep": {
-            "task": "portal.sweep",
-            "schedule": settings.SWEEP_EVERY_S,
-            "options": {"expires": settings.SWEEP_EVERY_S},
-        },
-        "look": {
-            "task": "portal.look_at_clusters",
-            "schedule": settings.LOOK_AT_CLUSTERS_EVERY_S,
-            "options": {"expires": settings.LOOK_AT_CLUSTERS_EVERY_S},
-        },
-        "tidy": {"task": "portal.tidy", "schedule": 600.0, "options": {"expires": 600}},
+        "sweep": {"task": "portal.sweep", "schedule": every(settings.SWEEP_EVERY_S)},
+        "look": {"task": "portal.look_at_clusters", "schedule": every(settings.LOOK_AT_CLUSTERS_EVERY_S)},
+        "tidy": {"task": "portal.tidy", "schedule": every(600.0)},
     },
 )
 
@@ -75,6 +82,12 @@ def _unbind(task_id: str, **kwargs: Any) -> None:
         logs.unbind(token)
 
 
+def _look_soon(**kwargs: Any) -> None:
+    """Have the clusters looked at when a worker starts, once the watcher has had time for its first lists."""
+    app.send_task("portal.look_at_clusters", countdown=30, expires=120, retry=False)
+
+
+signals.worker_ready.connect(_look_soon)
 signals.setup_logging.connect(_keep_djangos_logging)
 signals.before_task_publish.connect(_send_request_id)
 signals.task_prerun.connect(_bind)

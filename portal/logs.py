@@ -11,7 +11,15 @@ from datetime import UTC, datetime
 
 _NONE: dict[str, str] = {}
 _context: ContextVar[dict[str, str]] = ContextVar("log_context", default=_NONE)
-_OWN = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "context", "taskName"}
+# `data` is Celery's: it says the message and the traceback a second time.
+_OWN = frozenset(logging.makeLogRecord({}).__dict__) | {
+    "message",
+    "asctime",
+    "context",
+    "taskName",
+    "data",
+    "bound",
+}
 
 
 def context() -> dict[str, str]:

@@ -36,7 +36,11 @@ def record(message: str = "sent %s", *args: object, **extra: Any) -> logging.Log
 
 def test_a_json_line_holds_what_it_concerns() -> None:
     with logs.bound(request="r1"), logs.bound(slice="sl_1", order="or_1"):
-        line = json.loads(formatted(record("sent %s", "x", code="conflict"), logs.JsonFormatter()))
+        line = json.loads(
+            formatted(
+                record("sent %s", "x", code="conflict", data={"traceback": "..."}), logs.JsonFormatter()
+            )
+        )
     assert line["time"].endswith("Z")
     del line["time"]
     assert line == {
