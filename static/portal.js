@@ -110,23 +110,29 @@ function keepForm(form) {
   }
   sessionStorage.setItem(keepKey(form), JSON.stringify(values));
 }
+// What the address asks for wins over the copy, and fields of one template are never put under another. The address
+// follows the person's choices, so that a reload asks for what was chosen last.
 function restoreForm(form) {
   const stored = history.state?.[keepKey(form)] ?? sessionStorage.getItem(keepKey(form));
   if (!stored || form.dataset.filled === "true") return;
-  const values = JSON.parse(stored);
+  const asked = new URLSearchParams(location.search);
+  let values = JSON.parse(stored);
+  if (asked.has("template") && asked.get("template") !== values.template) values = { display_name: values.display_name ?? "", package: values.package };
   for (const field of form.elements) {
-    if (!(field.name in values) || field.type === "hidden") continue;
+    if (!(field.name in values) || asked.has(field.name) || field.type === "hidden") continue;
     if (field.type === "checkbox") field.checked = values[field.name];
     else if (field.type === "radio") field.checked = field.value === values[field.name];
     else field.value = values[field.name];
   }
-  form.dispatchEvent(new Event("restored", { bubbles: true }));
+  document.addEventListener("htmx:load", () => form.dispatchEvent(new Event("restored", { bubbles: true })), { once: true });
 }
-for (const form of $$("form[data-keep]")) {
-  restoreForm(form);
-  form.addEventListener("input", () => keepForm(form));
-  form.addEventListener("change", () => keepForm(form));
+function followChoice({ name, value }) {
+  const address = new URL(location.href);
+  if (!address.searchParams.has(name)) return;
+  address.searchParams.set(name, value);
+  history.replaceState(history.state, "", address);
 }
+for (const form of $$("form[data-keep]")) restoreForm(form);
 // Back and reload send the same operation key, also where the browser has fetched the page anew (case C-17).
 const operationKey = $("input[name=operation_key]");
 if (operationKey) {
@@ -141,7 +147,7 @@ document.addEventListener("submit", ({ target: form }) => {
 });
 for (const element of $$("[data-kept-done]")) sessionStorage.removeItem(`keep:${element.dataset.keptDone}`);
 
-// A template fills the fields that nobody has typed into.
+// A template fills the fields that nobody has typed into; only then is the form kept.
 document.addEventListener("input", (event) => { if (event.isTrusted) event.target.dataset.typed = "true"; });
 document.addEventListener("change", (event) => {
   const fill = event.target.dataset.fill;
@@ -153,6 +159,13 @@ document.addEventListener("change", (event) => {
     else field.value = value;
   }
 });
+for (const kind of ["input", "change"]) {
+  document.addEventListener(kind, ({ target }) => {
+    if (!target.form?.dataset.keep) return;
+    if (target.type === "radio" && kind === "change") followChoice(target);
+    keepForm(target.form);
+  });
+}
 
 function showSettings() {
   const chosen = $("[name=template]:checked")?.value;
@@ -163,18 +176,22 @@ document.addEventListener("change", showSettings);
 document.addEventListener("restored", showSettings);
 
 // A form or button with data-confirm asks first; without script it acts at once, which can be undone.
-let confirmed = null;
+// What it sends is taken down when it asks: the page goes on and may replace the form meanwhile.
 document.addEventListener("submit", (event) => {
-  const asks = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
-  if (!asks || confirmed === event.submitter) return;
+  const submitter = event.submitter;
+  const asks = submitter?.dataset.confirm ?? event.target.dataset.confirm;
+  if (!asks) return;
   event.preventDefault();
   event.stopImmediatePropagation();
   const content = $("#confirm").content.cloneNode(true);
   $("[data-confirm-text]", content).textContent = asks;
-  const submitter = event.submitter;
+  const copy = Object.assign(document.createElement("form"), { method: "post", action: event.target.action, hidden: true });
+  for (const [name, value] of new FormData(event.target, submitter)) {
+    copy.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
+  }
   const yes = $("[data-confirm-yes]", content);
   yes.textContent = submitter.firstChild.textContent;
-  yes.addEventListener("click", () => { confirmed = submitter; $("#dialog").close(); submitter.form.requestSubmit(submitter); });
+  yes.addEventListener("click", () => { document.body.append(copy); copy.submit(); });
   $("#dialog-body").replaceChildren(content);
   $("#dialog").showModal();
 }, true);
