@@ -12,6 +12,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from gpu.models import Observed, WatchState
@@ -90,7 +91,7 @@ class RowSink:
             _save(rows)
             state, _created = WatchState.objects.get_or_create(cluster_id=self.cluster, kind=kind)
             state.resource_version = resource_version
-            state.listed_at = state.seen_at = timezone.now()
+            state.listed_at = state.seen_at = Now()
             state.failing_since = None
             state.error_code = ""
             state.relists += 1
@@ -114,7 +115,7 @@ class RowSink:
     def progress(self, kind: str, resource_version: str) -> None:
         """Note how far the watch is."""
         self.states(kind).update(
-            resource_version=resource_version, seen_at=timezone.now(), failing_since=None, error_code=""
+            resource_version=resource_version, seen_at=Now(), failing_since=None, error_code=""
         )
 
     def alive(self, kind: str) -> None:
@@ -122,14 +123,14 @@ class RowSink:
         now = time.monotonic()
         if now - self._alive.get(kind, 0.0) >= 1.0:
             self._alive[kind] = now
-            self.states(kind).update(seen_at=timezone.now(), failing_since=None, error_code="")
+            self.states(kind).update(seen_at=Now(), failing_since=None, error_code="")
 
     def failed(self, kind: str, error: Exception) -> None:
         """Note that the watch of `kind` fails, and since when."""
         code = str(getattr(error, "code", "") or error.__class__.__name__)[:60]
         WatchState.objects.get_or_create(cluster_id=self.cluster, kind=kind)
         self.states(kind).update(error_code=code)
-        self.states(kind).filter(failing_since=None).update(failing_since=timezone.now())
+        self.states(kind).filter(failing_since=None).update(failing_since=Now())
 
 
 def _save(rows: Sequence[Observed]) -> None:

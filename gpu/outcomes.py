@@ -1,4 +1,7 @@
-"""The outcome of our own action on a slice, written to its row by compare-and-set on the generation."""
+"""The outcome of our own action on a slice, written to its row by compare-and-set on the generation.
+
+Times are the database's: a worker whose clock is wrong must not decide what is due, or what was seen since.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import random
 from datetime import timedelta
 
 from django.db.models import F, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from gpu import enqueue
@@ -28,7 +32,7 @@ def begin(row: Slice) -> bool:
             action=Slice.Action.NEEDS_OPERATOR,
             action_code=WORKER_LOST,
             action_message="",
-            action_at=timezone.now(),
+            action_at=Now(),
         )
         _note(row, "needs_operator", {})
         return False
@@ -46,7 +50,7 @@ def mark_applied(row: Slice) -> bool:
         action_code=CHANGE_REFUSED if rolled_back else "",
         action_message=row.action_message if rolled_back else "",
         action_policy=row.action_policy if rolled_back else "",
-        action_at=timezone.now(),
+        action_at=Now(),
         attempts=0,
         lost_runs=0,
         retry_at=None,
@@ -65,10 +69,10 @@ def mark_retry(row: Slice, code: str, message: str, retry_after: float | None) -
         action=Slice.Action.RETRYING,
         action_code=code,
         action_message=message,
-        action_at=timezone.now(),
+        action_at=Now(),
         attempts=F("attempts") + 1,
         lost_runs=0,
-        retry_at=timezone.now() + timedelta(seconds=pause),
+        retry_at=Now() + timedelta(seconds=pause),
     )
     if row.attempts == 0:
         _note(row, "retrying", {"code": code})
@@ -84,11 +88,11 @@ def mark_refused(row: Slice, code: str, message: str, policy: str) -> bool:
         action_code=code,
         action_message=message,
         action_policy=policy,
-        action_at=timezone.now(),
+        action_at=Now(),
         delete_volume=True,
         lost_runs=0,
         retry_at=None,
-        ended_at=timezone.now(),
+        ended_at=Now(),
     )
     if changed:
         _note(row, "refused", {"code": code, "message": message, "policy": policy})
@@ -104,7 +108,7 @@ def roll_back(row: Slice, code: str, message: str, policy: str) -> bool:
         action_code=CHANGE_REFUSED,
         action_message=message,
         action_policy=policy,
-        action_at=timezone.now(),
+        action_at=Now(),
         lost_runs=0,
         retry_at=None,
     )
@@ -120,7 +124,7 @@ def mark_stuck(row: Slice, code: str, message: str, policy: str) -> bool:
         action_code=code,
         action_message=message,
         action_policy=policy,
-        action_at=timezone.now(),
+        action_at=Now(),
         lost_runs=0,
         retry_at=None,
     )
@@ -133,7 +137,7 @@ def mark_ended(row: Slice) -> bool:
     """Close a slice whose objects are gone from the cluster."""
     changed = Slice.objects.filter(
         pk=row.pk, generation=row.generation, intent=Slice.Intent.RELEASE, ended_at=None
-    ).update(ended_at=timezone.now())
+    ).update(ended_at=Now())
     if changed:
         _note(row, "released", {})
     return bool(changed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from gpu import names, outcomes, tokens
 from gpu.cluster.apply import apply_all, delete_all, remove_created
@@ -41,12 +41,13 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
             row = (
                 Slice.objects.select_related("project__cluster", "package", "order")
                 .filter(pk=pk, ended_at=None)
+                .annotate(now=Now())
                 .first()
             )
             if row is None or row.applied_generation == row.generation or row.action in SETTLED:
                 return Run()
-            if row.retry_at is not None and row.retry_at > timezone.now():
-                return Run(again_in=(row.retry_at - timezone.now()).total_seconds())
+            if row.retry_at is not None and row.retry_at > row.now:
+                return Run(again_in=(row.retry_at - row.now).total_seconds())
             if not outcomes.begin(row):
                 return Run()
             with logs.bound(slice=row.public_id, order=row.order.public_id):

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from django.core.cache import cache
 from django.db.models import F
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from gpu import diagnosis
@@ -75,7 +76,7 @@ def _note(state: QuotaState, code: str, message: str, error: ClusterError | None
         action_code=code,
         action_message=message,
         attempts=F("attempts") + 1,
-        retry_at=timezone.now() + timedelta(seconds=pause),
+        retry_at=Now() + timedelta(seconds=pause),
     )
     log.warning("quota of %s: %s", state.project.namespace, code)
     return pause

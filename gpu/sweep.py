@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import F, Q
 from django.db.models.fields.json import KT
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from gpu import enqueue, outcomes
@@ -37,7 +38,7 @@ def sweep(cluster: Cluster | None = None) -> dict[str, int]:
 
 def _send_again() -> int:
     now = timezone.now()
-    due = Q(retry_at=None) | Q(retry_at__lte=now)
+    due = Q(retry_at=None) | Q(retry_at__lte=Now())
     rows = Slice.objects.filter(due, ended_at=None, applied_generation__lt=F("generation")).exclude(
         action__in=SETTLED
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, close_old_connections, connection
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from gpu import link
 from gpu.cluster.client import Cluster
@@ -183,7 +183,7 @@ def _heartbeat(cluster: Cluster, sink: LiveSink, stop: threading.Event) -> None:
                 for kind in WATCHED_KINDS:
                     RowSink.failed(sink, kind, error)
             else:
-                sink.states(*sink.standing).update(seen_at=timezone.now(), failing_since=None, error_code="")
+                sink.states(*sink.standing).update(seen_at=Now(), failing_since=None, error_code="")
         except (DatabaseError, InterfaceError) as error:
             log.warning("no heartbeat: %s", error.__class__.__name__)
             connection.close()

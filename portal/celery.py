@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 from contextvars import Token
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from celery import Celery, signals
+from celery.schedules import schedule
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from celery import Task
+from django.conf import settings
 
 from gpu import checking, enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, sweep
+from gpu.locks import SWEEP_LOCK, once_in, only_one
 from portal.celery import app
 
 
@@ -49,13 +51,16 @@ def read_receipt(slice_pk: int) -> None:
 @app.task(name="portal.sweep")
 def sweep_once() -> None:
     """Re-send what was lost, close what is gone, wake what can go on."""
-    sweep.sweep()
+    with only_one(SWEEP_LOCK, 0) as got:
+        if got and once_in("swept", settings.SWEEP_EVERY_S / 2):
+            sweep.sweep()
 
 
 @app.task(name="portal.tidy")
 def tidy_once() -> None:
     """Forget what is kept only for a while."""
-    sweep.tidy()
+    if once_in("tidied", 300):
+        sweep.tidy()
 
 
 @app.task(name=enqueue.LOOK_AT_CLUSTER, expires=300)
@@ -68,4 +73,5 @@ def look_at_cluster(cluster_pk: int) -> None:
 @app.task(name="portal.look_at_clusters")
 def look_at_clusters() -> None:
     """Have every cluster looked at."""
-    checking.look_at_all()
+    if once_in("looked", settings.LOOK_AT_CLUSTERS_EVERY_S / 2):
+        checking.look_at_all()
