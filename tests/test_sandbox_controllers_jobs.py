@@ -59,6 +59,21 @@ def test_a_job_that_fails_again_and_again(world: World) -> None:
     assert ended["message"] == '{"error": "no space left on device"}'
 
 
+def test_an_exit_code_of_the_failure_policy_is_not_tried_again(world: World) -> None:
+    def policy(code: int) -> Obj:
+        exits = {"operator": "In", "values": [code]}
+        return {"rules": [{"action": "FailJob", "onExitCodes": exits}]}
+
+    world.job("pull", FAIL, podFailurePolicy=policy(3), backoffLimit=3)
+    assert reason(world, "Failed", 8.0) == "PodFailurePolicy"
+    status = job(world)["status"]
+    assert status["failed"] == 1
+    assert "failed with exit code 3 matching FailJob rule at index 0" in status["conditions"][-1]["message"]
+    world.job("other", FAIL, podFailurePolicy=policy(4), backoffLimit=0)
+    until(lambda: condition(job(world, "other"), "Failed"), 8.0)
+    assert condition(job(world, "other"), "Failed")["reason"] == "BackoffLimitExceeded"
+
+
 def test_deadline_ends_the_pods(world: World) -> None:
     world.job("pull", "registry.example.test/portal:1", activeDeadlineSeconds=1)
     assert reason(world, "Failed") == "DeadlineExceeded"
