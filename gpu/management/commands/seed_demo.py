@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from django.db import transaction
 from gpu import entitlements, orders, pulls
 from gpu.manifests import VolumeSpec, WorkloadSpec
 from gpu.models import ComputePool, Entitlement, Package
+from gpu.order_errors import OrderRefused
 from gpu.templates_catalogue import TEMPLATES
 from tenants.models import ApiToken, Membership, Project, Tenant, User
 
@@ -180,7 +182,8 @@ class Command(BaseCommand):
             allow_queue=True,
         )
         for model in MODELS:
-            pulls.place(user, row, model, operation_key=f"demo-{model}", when_running=True)
+            with suppress(OrderRefused):  # somebody has stopped the slice meanwhile
+                pulls.place(user, row, model, operation_key=f"demo-{model}", when_running=True)
 
     def _write_logins(self) -> None:
         path = Path(settings.DATA_DIR) / "demo.json"
