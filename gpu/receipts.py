@@ -1,7 +1,8 @@
 """Is it really on the GPU? What the container's own log says about the card, the loaded model and its context.
 
 Read without exec, from the log as it is stored for the page: GPU ids and bus addresses are taken out before. The forms
-of the lines are Ollama's (0.9 and newer) and nvidia-smi's.
+of the lines are Ollama's (0.9 and newer) and nvidia-smi's. A tenant writes these lines: every pattern takes time
+linear in the line's length.
 """
 
 from __future__ import annotations
@@ -21,23 +22,27 @@ GIB = 1024**3
 MIB = 1024**2
 WHOLE_CARD = 1.05
 """A slice that shows this share of what was ordered shows more than it: limits of memory are exact, cards round."""
+MAX_LINE_LENGTH = 4096
+"""A longer line is nobody's who is read here."""
+MOST_MEMORY = 2**50
+"""Bytes above which a size is not believed."""
 TOO_LITTLE = 0.9
 """The driver keeps some of a card's memory to itself: a whole V100 shows 31.7 of 32 GiB."""
 
-_PAIR = re.compile(r'("(?:[^"\\]|\\.)*"|[\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
-_SIZE = re.compile(r"([\d.]+) (B|KiB|MiB|GiB|TiB)")
+_PAIR = re.compile(r'(?<!\S)("(?:[^"\\]|\\.)*"|[\w.]+)=("(?:[^"\\]|\\.)*"|\S*)')
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?) (B|KiB|MiB|GiB|TiB)")
 _UNITS = {"B": 1, "KiB": 1024, "MiB": MIB, "GiB": GIB, "TiB": 1024 * GIB}
-_KV = re.compile(r"Parallel:(\d+)\b.*?KvSize:(\d+)")
-_OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
-_NEEDED = re.compile(r"requires more system memory \(([^)]*)\) than is available \(([^)]*)\)")
+_KV = re.compile(r"Parallel:(\d{1,9})\b.{0,500}?KvSize:(\d{1,9})")
+_OFFLOADED = re.compile(r"offloaded (\d{1,9})/(\d{1,9}) layers to GPU")
+_NEEDED = re.compile(r"requires more system memory \(([^)]{0,40})\) than is available \(([^)]{0,40})\)")
 _GPU_FULL = re.compile(
     r"CUDA error: out of memory|cudaMalloc failed: out of memory|failed to allocate CUDA\d+ buffer"
 )
 _NO_KERNEL = re.compile(r"not compiled with any CUDA arch|no kernel image is available")
 _OLD_DRIVER = re.compile(r"CUDA driver version is insufficient|driver library init failure")
 _SMI_DRIVER = re.compile(r"Driver Version: ([\d.]+)")
-_SMI_NAME = re.compile(r"^\|\s+\d+\s{1,3}(\S.*?)\s{2,}(?:On|Off)\b")
-_SMI_MEMORY = re.compile(r"(\d+)MiB\s*/\s*(\d+)MiB")
+_SMI_NAME = re.compile(r"^\|\s+\d+\s{1,3}(\S.{0,120}?)\s{2,120}(?:On|Off)\b")
+_SMI_MEMORY = re.compile(r"(?<!\d)(\d{1,9})MiB\s*/\s*(\d{1,9})MiB")
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,8 @@ def read_server_log(lines: Iterable[str] | str) -> ServerLog:
     """Read the log of a slice's container."""
     found = ServerLog()
     for line in lines.splitlines() if isinstance(lines, str) else lines:
-        found = _take(found, line)
+        if len(line) <= MAX_LINE_LENGTH:
+            found = _take(found, line)
     return found
 
 
@@ -130,9 +136,10 @@ def receipt(seen: ServerLog, ordered_mib: int) -> Receipt:
 
 
 def size_in_bytes(text: str) -> int | None:
-    """Read a size as Ollama writes it ("8.0 GiB"), to the precision it has."""
+    """Read a size as Ollama writes it ("8.0 GiB"), to the precision it has; None for what is none or too much."""
     match = _SIZE.fullmatch(text)
-    return round(float(match[1]) * _UNITS[match[2]]) if match else None
+    size = round(float(match[1]) * _UNITS[match[2]]) if match else None
+    return size if size is not None and size <= MOST_MEMORY else None
 
 
 def _take(found: ServerLog, line: str) -> ServerLog:
@@ -204,7 +211,7 @@ def _nvidia_smi(found: ServerLog, line: str) -> ServerLog:
     if match := _SMI_NAME.search(line):
         return replace(found, card=replace(card, name=match[1]))
     if match := _SMI_MEMORY.search(line):
-        return replace(found, card=replace(card, memory=int(match[2]) * MIB))
+        return replace(found, card=replace(card, memory=min(int(match[2]) * MIB, MOST_MEMORY)))
     return found
 
 
@@ -213,7 +220,7 @@ def _unquoted(value: str) -> str:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() else None
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else None
 
 
 def _moment(text: str) -> datetime | None:

@@ -32,7 +32,7 @@ _OUT_OF_RANGE = re.compile(
     r"(?:, but (?P<what>limit|request) is (?P<asked>[^\s,\]]+)|\.\s+No (?P<none>limit|request))"
 )
 _RATIO = re.compile(
-    r"(?P<resource>\S+) max limit to request ratio per (?P<scope>Container|Pod) is (?P<allowed>[^\s,]+), but"
+    r"(?<!\S)(?P<resource>\S+) max limit to request ratio per (?P<scope>Container|Pod) is (?P<allowed>[^\s,]+), but"
 )
 _DENIED = re.compile(
     r"ValidatingAdmissionPolicy '(?P<policy>[^']+)' with binding '(?P<binding>[^']+)' denied request: "
@@ -41,7 +41,9 @@ _DENIED = re.compile(
 )
 _EXPRESSION = re.compile(r"^expression '.*' resulted in error: (?P<error>[^\n]+)", re.DOTALL)
 _NO_SUCH_KEY = re.compile(r"no such key: (?P<key>\S+)")
-_POD_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[^":]+)[^"]*": (?P<violations>.+)', re.DOTALL)
+_POD_SECURITY = re.compile(
+    r'violates PodSecurity "(?P<level>[^":]+)(?::[^"]*)?": (?P<violations>.+)', re.DOTALL
+)
 _BACKEND_ONLY = "must be managed through the kube-dc API"
 
 

@@ -17,6 +17,8 @@ from gpu.redact import redact
 
 MAX_DETAIL = 300
 """Characters of the platform's own words that a sentence takes."""
+MAX_REDACTED = 4096
+"""Characters of them that are looked through."""
 
 _FOLDED = "(combined from similar events): "
 _REVISION = "deployment.kubernetes.io/revision"
@@ -95,7 +97,8 @@ def event_message(event: Object) -> str:
 
 def detail(text: object) -> str:
     """The platform's own words for a sentence: redacted, on one line, at most `MAX_DETAIL` characters."""
-    line = " ".join(redact(str(text or "")).split())
+    # Redacted before it is cut to size, so that no half of a name is left, but not at any length.
+    line = " ".join(redact(str(text or "")[:MAX_REDACTED]).split())
     return line if len(line) <= MAX_DETAIL else line[: MAX_DETAIL - 1].rstrip() + "…"
 
 
