@@ -1,6 +1,6 @@
 # PYTHON=/path/to/python chooses the Python; otherwise one is found by trying (dev/bootstrap.sh).
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-reset install test test-real controlplane ollama lint fmt messages lock
+.PHONY: help demo demo-reset install test test-real controlplane ollama faults bench lint fmt messages lock
 
 RUN = .venv/bin/python -m
 
@@ -29,6 +29,12 @@ ollama: install ## Build a real Ollama server for the CPU (kept in ~/.cache)
 
 test-real: controlplane ollama ## Run the tests on the real control plane and a real Ollama
 	@exec $(RUN) pytest -m real
+
+faults: install ## Let everything fail while orders run, and count what was lost (ARGS='--seed 1 --count 100')
+	@exec $(RUN) dev.faults $(ARGS)
+
+bench: install ## Measure it (CLUSTER=controlplane, ARGS='--only pages')
+	@exec $(RUN) dev.bench $(if $(CLUSTER),--cluster $(CLUSTER)) $(ARGS)
 
 lint: install ## Run the checks without the tests
 	@exec $(RUN) dev.check --static

@@ -4,12 +4,21 @@ may have tens of thousands of claims, and a page has milliseconds."""
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 
+from django.core.cache import cache
 from django.db import connection
+from redis import RedisError
 
 from gpu.capacity import Cards, Device, Share, count_cards
+from tenants.models import Project
 
-_OF_CLUSTER = "o.cluster_id = (SELECT cluster_id FROM tenants_project WHERE namespace = %s) AND o.kind = "
+MANY = 1000
+"""Cards and claims; counting more takes longer than a page may, so the count is kept for a moment."""
+
+KEPT_S = 3
+
+_OF_CLUSTER = "o.cluster_id = %s AND o.kind = "
 
 _DEVICES = f"""
 SELECT coalesce(o.data #>> '{{spec,driver}}', ''), coalesce(o.data #>> '{{spec,pool,name}}', ''),
@@ -34,13 +43,31 @@ GROUP BY 1, 2, 3, 4, 5, 6
 
 
 def cards(namespace: str) -> Cards:
-    """Count the cards and the waiting claims of the cluster of a project's namespace, in two queries."""
+    """Count the cards and the waiting claims of the cluster of a project's namespace, in three queries.
+
+    In a cluster of MANY the count may be KEPT_S seconds old.
+    """
+    cluster = Project.objects.filter(namespace=namespace).values_list("cluster", flat=True).first()
+    key = f"cards:{cluster}"
+    with suppress(RedisError, OSError):
+        kept: Cards | None = cache.get(key)
+        if kept is not None:
+            return kept
+    counted, rows = _count(cluster)
+    if rows > MANY:
+        with suppress(RedisError, OSError):
+            cache.set(key, counted, KEPT_S)
+    return counted
+
+
+def _count(cluster: int | None) -> tuple[Cards, int]:
+    """Return the count, and how many cards and claims were looked at."""
     with connection.cursor() as cursor:
-        cursor.execute(_DEVICES, [namespace])
+        cursor.execute(_DEVICES, [cluster])
         devices = [Device((driver, pool, name), *rest) for driver, pool, name, *rest in cursor.fetchall()]
         if not devices:
-            return Cards()
-        cursor.execute(_CLAIMS, [namespace])
+            return Cards(), 0
+        cursor.execute(_CLAIMS, [cluster])
         shares: list[Share] = []
         waiting: Counter[str] = Counter()
         for driver, pool, name, memory, cores, device_class, count in cursor.fetchall():
@@ -48,4 +75,5 @@ def cards(namespace: str) -> Cards:
                 waiting[device_class or ""] += count
             else:
                 shares.append(Share((driver, pool or "", name or ""), memory, cores, count))
-    return count_cards(devices, shares, waiting)
+    rows = len(devices) + sum(share.claims for share in shares) + waiting.total()
+    return count_cards(devices, shares, dict(waiting)), rows

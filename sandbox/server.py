@@ -94,6 +94,8 @@ class Handler(BaseHTTPRequestHandler):
                 faults = self.server.service.faults.strike(self.command, self.path)
             self._suffer(faults)
             answer = self._answer(url.path, url.query, body, faults)
+            if "late" in faults:
+                time.sleep(faults["late"].seconds)
             if "lost" in faults:
                 raise _Dropped
             self._send(answer, "half" in faults)

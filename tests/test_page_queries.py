@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -13,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from gpu.capacity import Capacity, Device, Share, capacity, count_cards
 from gpu.cards import cards
 from tenants.models import ApiToken, Project
-from tests.factories import World, card, claim, observe, world
+from tests.factories import World, card, claim, observe, watched, world
 from tests.view_kit import cluster_seen, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +35,7 @@ def fill(made: World, first: int, last: int, project: Project | None = None) -> 
     for number in range(first, last):
         row = made.order(f"Slice {number}", project=project)
         observe(claim(project.namespace, row.app, node=f"node-{number // 4}"))
+    watched()
 
 
 def queries(client: Client, path: str, **headers: str) -> int:
@@ -112,6 +114,20 @@ def test_cards_are_counted_by_the_database_as_the_objects_say(made: World) -> No
     assert capacity(found, terms, "Tesla V100-PCIE-32GB") == Capacity(total=8, free=2 + 3, waiting=1)
     assert capacity(found, made.packages[100].terms, "") == Capacity(total=2, free=0, waiting=1)
     assert capacity(found, terms, "Another card") == Capacity(total=0, free=0, waiting=1)
+
+
+def test_a_count_of_many_is_kept_for_a_moment_and_one_of_few_is_not(
+    made: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.delete(f"cards:{made.project.cluster_id}")
+    before = cards("acme-ai")
+    observe(card("second"))
+    assert cards("acme-ai") != before
+    monkeypatch.setattr("gpu.cards.MANY", 1)
+    kept = cards("acme-ai")
+    observe(card("third"))
+    assert cards("acme-ai") == kept
+    cache.delete(f"cards:{made.project.cluster_id}")
 
 
 def test_a_card_that_is_overused_has_nothing_free(made: World) -> None:
