@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from typing import Any
@@ -139,6 +140,7 @@ def test_a_reading_token_may_not_write(made: World) -> None:
         ("GET", "slices/?nonsense=1", None, {}, 400, "unknown_parameter"),
         ("GET", "slices/?page_size=0", None, {}, 400, "bad_parameter"),
         ("GET", "slices/?page_size=101", None, {}, 400, "bad_parameter"),
+        ("GET", "slices/?page_size=000001999", None, {}, 400, "bad_parameter"),
         ("GET", "slices/?page_size=%C2%B2", None, {}, 400, "bad_parameter"),
         ("GET", "slices/?cursor=%%%", None, {}, 400, "bad_cursor"),
         ("GET", "slices/?cursor=bz1hYmM%3D", None, {}, 400, "bad_cursor"),
@@ -301,11 +303,38 @@ def test_a_key_whose_first_request_still_runs_is_409(api: Api, made: World) -> N
 
 
 def test_a_request_whose_process_died_is_taken_over_and_makes_no_second_order(api: Api) -> None:
-    first = api("POST", "slices/", BODY, Idempotency_Key="k").json()
-    IdempotentAnswer.objects.update(status=None)
-    again = api("POST", "slices/", BODY, Idempotency_Key="k")
-    assert again.json()["id"] == first["id"]
+    body = json.dumps(BODY).encode()
+    fingerprint = hashlib.sha256(b"\n".join((b"POST", b"/api/v1/slices/", body))).hexdigest()
+    IdempotentAnswer.objects.create(tenant=api.row.tenant, key="k", fingerprint=fingerprint)
+    first, again = (api("POST", "slices/", BODY, Idempotency_Key="k") for _ in range(2))
+    assert first.status_code == 202
+    assert again.json()["id"] == first.json()["id"]
     assert Order.objects.count() == 1
+
+
+def test_an_order_is_made_with_its_answer_or_not_at_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gpu.api.slices.SlicesView.answer", fail)
+        problem(api("POST", "slices/", BODY, Idempotency_Key="k"), 500, "failed")
+    assert not Order.objects.exists()
+    assert api("POST", "slices/", BODY, Idempotency_Key="k").status_code == 202
+
+
+def test_long_keys_that_differ_at_the_end_are_two_orders(api: Api) -> None:
+    for end in "ab":
+        assert api("POST", "slices/", BODY, Idempotency_Key="k" * 199 + end).status_code == 202
+    assert Order.objects.count() == 2
+
+
+def test_a_key_of_which_the_answer_was_forgotten_is_a_new_key(api: Api, made: World) -> None:
+    made.entitle(1, 50)
+    first = api("POST", "slices/", BODY, Idempotency_Key="k").json()
+    IdempotentAnswer.objects.all().delete()
+    other = api("POST", "slices/", {**BODY, "package": "v100-50"}, Idempotency_Key="k").json()
+    assert (other["package"], other["id"] != first["id"]) == ("v100-50", True)
 
 
 def test_a_refused_order_may_be_tried_again_with_its_key(api: Api, made: World) -> None:

@@ -13,7 +13,7 @@ from rest_framework.serializers import Serializer
 from gpu import pulls, tokens
 from gpu.api import model_representations as told
 from gpu.api.base import Pages
-from gpu.api.idempotency import key_of, once
+from gpu.api.idempotency import once
 from gpu.api.problems import Problem
 from gpu.api.schema import described
 from gpu.api.serializers import ModelIn, PullIn
@@ -50,22 +50,19 @@ class PullingView(SliceView):
 
         def make() -> Response:
             asked = self.read(taken) if taken else {}
-            key = key_of(request)
-            return self.pull_answer(
-                row, self._place(row, mode, asked, f"api:{key}"[:200] if key else ""), 202
-            )
+            return self.pull_answer(row, self._place(row, mode, asked), 202)
 
         return once(request, row.project.tenant, make)
 
-    def _place(self, row: Slice, mode: str, asked: dict[str, Any], key: str) -> ModelPull:
+    def _place(self, row: Slice, mode: str, asked: dict[str, Any]) -> ModelPull:
         user = self.actor.user
         match mode:
             case "pull":
-                return pulls.place(user, row, asked["model"], operation_key=key, update=asked["anew"])[0]
+                return pulls.place(user, row, asked["model"], update=asked["anew"])[0]
             case "delete":
-                return pulls.delete_model(user, row, asked["model"], operation_key=key)
+                return pulls.delete_model(user, row, asked["model"])
             case "check":
-                return pulls.check(user, row, asked["model"], operation_key=key)
+                return pulls.check(user, row, asked["model"])
         return pulls.refresh_list(user, row)
 
 

@@ -14,6 +14,7 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from gpu.order_errors import InvalidOrder, OrderRefused, StaleRow
+from gpu.order_rules import CONSENT_MENDS
 from gpu.wording import render
 from portal import request_id
 
@@ -187,7 +188,7 @@ def _order(error: OrderRefused) -> Problem:
         status,
         error.code,
         render(error.sentence),
-        render(error.next_step),
+        render(error.next_step) + (" (API: allow_queue)" if error.code in CONSENT_MENDS else ""),
         errors=[(pointer(item.place), item.rule, render(item.sentence)) for item in error.fields],
         extra=extra,
     )
