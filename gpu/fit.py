@@ -137,9 +137,9 @@ def _largest_context(model: Model, memory: int, per_token: int) -> int:
     return tokens // CONTEXT_STEP * CONTEXT_STEP
 
 
-_LLAMA = "config.json of Meta's Llama; size as the Ollama library lists it (4-bit)"
-_QWEN = "config.json of Alibaba's Qwen; size as the Ollama library lists it (4-bit)"
-_MISTRAL = "config.json of Mistral AI; size as the Ollama library lists it (4-bit)"
+_LLAMA = gettext_noop("Figures of Meta's config.json; size as the Ollama library lists it (4-bit)")
+_QWEN = gettext_noop("Figures of Alibaba's config.json; size as the Ollama library lists it (4-bit)")
+_MISTRAL = gettext_noop("Figures of Mistral AI's config.json; size as the Ollama library lists it (4-bit)")
 _GB = 1_000_000_000
 
 # Sizes of listed models are rounded to the digits of the library; llama3.2:3b is the size of its layer.

@@ -126,7 +126,8 @@ def fit_panel(package: Package, workload: WorkloadSpec, data: Mapping[str, str])
         told = _("Enter the model's figures to see whether it fits; its page lists them.")
         return FitPanel("grey", told, lines, "")
     found = fit.assess(model, package.memory_mib, context=context, parallel=parallel)
-    return FitPanel(COLOURS[found.verdict], wording.render(found.sentence), lines, model.source)
+    source = _(model.source) if model.source else ""
+    return FitPanel(COLOURS[found.verdict], wording.render(found.sentence), lines, source)
 
 
 def own_model(data: Mapping[str, str], template: str) -> fit.Model | None:

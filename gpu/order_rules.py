@@ -20,6 +20,8 @@ RESOURCE_NAMES = {
     "persistentvolumeclaims": gettext_noop("volumes"),
     "pods": gettext_noop("pods"),
 }
+CONSENT_MENDS = ("queue_consent_needed", "pool_short")
+"""The refusals that agreeing to wait in the queue lifts."""
 
 
 def resource_name(key: str) -> Text:
@@ -42,7 +44,7 @@ def refuse_assessment(judged: Assessment, *, allow_queue: bool, own_slice: bool 
         raise OrderRefused(
             "queue_consent_needed",
             Text(gettext_noop("All cards of this type are busy; the slice would wait in the queue.")),
-            Text(gettext_noop("Tick “wait in the queue” (API: allow_queue), or order another size.")),
+            Text(gettext_noop("Tick “wait in the queue”, or order another size.")),
         )
 
 

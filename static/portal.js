@@ -167,6 +167,46 @@ for (const kind of ["input", "change"]) {
   });
 }
 
+// A fold says in its summary what its fields hold: "{name}" stands for a field.
+function sayFolds() {
+  for (const place of $$("[data-says]")) {
+    const form = place.closest("form");
+    const value = (name) => form.elements[name].value.trim();
+    const { says, saysIf, saysElse = "" } = place.dataset;
+    const text = saysIf && !form.elements[saysIf].checked ? saysElse : says.replace(/\{(\w+)\}/g, (_all, name) => value(name));
+    const short = text.replace(/(@.{19}).*/, "$1…");
+    place.textContent = short.length > 48 ? `${short.slice(0, 47)}…` : short;
+  }
+  for (const place of $$("[data-names-of]")) {
+    const lines = place.closest("form").elements[place.dataset.namesOf].value.split("\n");
+    const names = lines.filter((line) => line.trim() && !line.trim().startsWith("#")).map((line) => line.split("=")[0].trim());
+    place.textContent = names.length > 3 ? `${names.slice(0, 3).join(", ")} …` : names.join(", ");
+  }
+}
+for (const kind of ["input", "change"]) document.addEventListener(kind, ({ target }) => { if (target.form?.dataset.keep) sayFolds(); });
+
+// What the preview refuses stands at its field, once; beside the price stays what a button mends or nobody typed.
+function markFields() {
+  for (const error of $$("[data-marked]")) error.remove();
+  for (const field of $$("[data-refused]")) { field.removeAttribute("aria-invalid"); delete field.dataset.refused; }
+  for (const item of $$("#preview [data-error-of]")) {
+    const field = document.getElementsByName(item.dataset.errorOf)[0];
+    const place = field?.closest(".field");
+    if (!place || !field.value || $("button", item)) continue;
+    if (!$(".error", place)) {
+      const error = document.createElement("span");
+      error.className = "error";
+      error.dataset.marked = "";
+      error.textContent = $("[data-error]", item).textContent;
+      place.append(error);
+      field.setAttribute("aria-invalid", "true");
+      field.dataset.refused = "";
+      field.closest("details")?.setAttribute("open", "");
+    }
+    item.hidden = true;
+  }
+}
+
 function showSettings() {
   const chosen = $("[name=template]:checked")?.value;
   for (const part of $$("[data-of-template]")) part.hidden = part.dataset.ofTemplate !== chosen;
@@ -246,6 +286,7 @@ function announce() {
 document.addEventListener("htmx:oobAfterSwap", restore);
 document.addEventListener("htmx:afterSwap", (event) => {
   restore();
+  markFields();
   if (event.detail.target.id === "dialog-body") {
     const dialog = $("#dialog");
     showSettings();
@@ -306,7 +347,10 @@ document.addEventListener("scroll", (event) => {
 document.addEventListener("change", (event) => { if (event.target.id === "log-follow") followLog(); });
 
 $(".error-summary")?.focus();
+$(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
 showSettings();
+sayFolds();
+markFields();
 announce();
 countTimes();
 followLog();

@@ -218,7 +218,10 @@ class TestActions:
 
     def test_release_keeps_the_volume_unless_its_name_is_typed(self, kim: Client, row: Slice) -> None:
         wrong = kim.post(url(row, "release"), {"delete_volume": "on", "name": "chat"})
-        assert "exactly as it is shown" in wrong.content.decode()
+        page = wrong.content.decode()
+        assert "exactly as it is shown" in page
+        assert 'name="delete_volume" data-shows="#confirm-name" checked' in page
+        assert 'value="chat" aria-invalid="true"' in page
         row.refresh_from_db()
         assert row.intent == "run"
         kim.post(url(row, "release"), {"delete_volume": "on", "name": "Chat der Küche"})

@@ -194,3 +194,9 @@ class SliceReceipt(models.Model):
 
     def __str__(self) -> str:
         return self.gpu_name or "–"
+
+    @property
+    def driver_is_cuda(self) -> bool:
+        """Whether `driver` is the version of CUDA, as Ollama says it (12.8), not of the driver (580.95.05)."""
+        major = self.driver.partition(".")[0]
+        return major.isdecimal() and int(major) < 100

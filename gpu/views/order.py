@@ -21,6 +21,7 @@ from gpu.holders import holding
 from gpu.manifests import WorkloadSpec
 from gpu.models import Entitlement, Package, Slice
 from gpu.order_errors import OrderRefused
+from gpu.order_rules import CONSENT_MENDS
 from gpu.views.preview import Preview, preview
 from gpu.views.shell import show
 from tenants import access
@@ -124,7 +125,8 @@ def explain(form: WorkloadForm, refusal: OrderRefused) -> None:
     if refusal.fields:
         form.add_findings(refusal.fields)
     if not form.errors:
-        form.add_error(None, sentence_of(refusal.sentence, refusal.next_step))
+        place = "allow_queue" if refusal.code in CONSENT_MENDS else None
+        form.add_error(place, sentence_of(refusal.sentence, refusal.next_step))
 
 
 def choices(project: Project, form: OrderForm) -> list[dict[str, object]]:

@@ -45,13 +45,14 @@ class PoolChange:
 
 @dataclass(frozen=True)
 class Advice:
-    """A finding with its mend; `value` is what a button would put into `field`."""
+    """A finding with its mend; `value` is what a button would put into `field`, `place` the field it is about."""
 
     sentence: str
     mend: str
     field: str
     value: str
     refused: bool
+    place: str
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,8 @@ def _sentence(judged: Assessment) -> str:
     try:
         refuse_assessment(judged, allow_queue=False)
     except OrderRefused as refusal:
+        if refusal.fields:  # said below, at the field
+            return ""
         return f"{wording.render(refusal.sentence)} {wording.render(refusal.next_step)}"
     if judged.capacity is None:
         return _("The cards have not been seen yet.")
@@ -151,4 +154,5 @@ def _advice(finding: Finding, field_of: dict[str, str]) -> Advice:
         field=field_of.get(finding.place, "") if finding.suggest else "",
         value=finding.suggest or "",
         refused=finding.level == "refused",
+        place=field_of.get(finding.place, ""),
     )

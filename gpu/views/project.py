@@ -28,8 +28,6 @@ WAITING = (
     "pulling_image",
     "starting",
 )
-JUDGED = ("attention", "running", "waiting", "stopped")
-"""The filters of the list that ask for the state."""
 
 
 @login_required
@@ -82,7 +80,7 @@ def largest_model(package: Package, gigabytes_a_billion: Decimal) -> int | None:
 @login_required
 @require_safe
 def slices(request: HttpRequest, namespace: str) -> HttpResponse:
-    """List a project's slices, filtered by words and by what they do."""
+    """List a project's slices, filtered by words and by what they do; those that need somebody come first."""
     actor = access.actor_of(request.user)
     project = access.project_or_404(actor, namespace)
     words, group = request.GET.get("q", "").strip()[:100], request.GET.get("show", "")
@@ -94,8 +92,11 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
             Q(display_name__icontains=words) | Q(app__icontains=words) | Q(spec__image__icontains=words)
         )
     number = request.GET.get("page")
-    if group in JUDGED:
-        judged = [status for status in slice_statuses(rows) if in_group(status, group)]
+    if group != "ended":
+        judged = sorted(
+            (status for status in slice_statuses(rows) if in_group(status, group)),
+            key=lambda status: not status.needs_somebody,
+        )
         page: Page[Any] = Paginator(judged, PAGE_SIZE).get_page(number)
         statuses: tuple[SliceStatus, ...] = tuple(page.object_list)
     else:

@@ -178,10 +178,10 @@ def act(request: HttpRequest, public_id: str, action: str) -> HttpResponse:
     row = slice_or_404(actor, public_id)
     if action not in ACTIONS:
         raise Http404
-    error = ""
+    error = wrong_name = ""
     if request.method == "POST":
-        error = name_error(request, row)
-        if not error:
+        wrong_name = name_error(request, row) if action == "release" else ""
+        if not wrong_name:
             try:
                 ACTIONS[action](request, actor.user, row)
             except StaleRow:
@@ -192,6 +192,7 @@ def act(request: HttpRequest, public_id: str, action: str) -> HttpResponse:
             else:
                 return redirect("slice", public_id)
     context = {"row": row, "action": action, "error": error, "volume": row.workload.volume}
+    context |= {"wrong_name": wrong_name, "typed": request.POST}
     context["lost"] = pulls.unfinished(row) if action in ("stop", "restart", "release") else []
     if action == "start":
         context["judged"] = orders.assess_change(row, row.workload)
