@@ -26,6 +26,9 @@ from gpu.status import slice_status
 from gpu.wording import render
 from tenants.models import Project
 
+admin.site.site_header = admin.site.site_title = _("GPU slices: administration")
+admin.site.index_title = _("What the platform sells, to whom, and how it is")
+
 
 @admin.register(Package)
 class PackageAdmin(admin.ModelAdmin[Package]):

@@ -13,7 +13,7 @@ from gpu import enqueue
 from gpu.facts import project_facts
 from gpu.headroom import amount, headroom, parse_quota
 from gpu.holders import Holding, holding
-from gpu.messages import Text, gettext_noop
+from gpu.messages import Names, Text, gettext_noop
 from gpu.models import ComputePool, Entitlement, Package, QuotaState
 from gpu.order_rules import resource_name
 from gpu.quantities import parse
@@ -66,7 +66,7 @@ def refuse_lower_entitlement(project: Project, package: Package, count: int) -> 
         return None
     return Text(
         gettext_noop("%(used)s are in use by %(holders)s. Release some of them first."),
-        {"used": held.used, "holders": ", ".join(f"“{holder.name}”" for holder in held.holders)},
+        {"used": held.used, "holders": Names(tuple(holder.name for holder in held.holders))},
     )
 
 
@@ -90,7 +90,7 @@ def refuse_lower_pool(project: Project, hard: Mapping[str, str]) -> dict[str, Te
                 {
                     "used": amount(key, room.used),
                     "what": resource_name(key),
-                    "holders": ", ".join(f"“{name}”" for name in names) or "–",
+                    "holders": Names(tuple(names)),
                 },
             )
     return found

@@ -59,6 +59,17 @@ class Moment:
 
 
 @dataclass(frozen=True)
+class Names:
+    """Names that people gave, to be listed in the reader's quotation marks; at most `most` of them."""
+
+    values: tuple[str, ...]
+    most: int = 5
+
+    def __str__(self) -> str:
+        return ", ".join(self.values[: self.most]) + (" …" if len(self.values) > self.most else "")
+
+
+@dataclass(frozen=True)
 class Text:
     """A translatable sentence: an English message id with %(name)s places, and its parameters."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gpu.assess import Assessment
 from gpu.contract import Finding
 from gpu.headroom import Objection, amount
-from gpu.messages import Count, Text, gettext_noop
+from gpu.messages import Count, Names, Text, gettext_noop
 from gpu.models import Package, Slice
 from gpu.order_errors import InvalidOrder, OrderRefused
 
@@ -104,8 +104,7 @@ def over_entitlement(judged: Assessment) -> OrderRefused:
                 "used": Count(held.used),
                 "entitled": Count(held.entitled),
                 "package": judged.package.name,
-                "holders": ", ".join(f"“{holder.name}”" for holder in held.holders[:5])
-                + (" …" if len(held.holders) > 5 else ""),
+                "holders": Names(tuple(holder.name for holder in held.holders)),
             },
         ),
         Text(gettext_noop("Release or stop one of them, or let an owner request more.")),

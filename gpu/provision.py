@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from django.db.models import F
 from django.db.models.functions import Now
 
 from gpu import names, outcomes, tokens
@@ -17,8 +18,9 @@ from gpu.cluster.errors import ClusterError, NamespaceMissing
 from gpu.link import reach
 from gpu.locks import SLICE_LOCK, only_one
 from gpu.manifests import render, secret_document
-from gpu.models import Slice
+from gpu.models import QuotaState, Slice
 from portal import logs
+from tenants.models import Project
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +50,8 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
                 return Run()
             if row.retry_at is not None and row.retry_at > row.now:
                 return Run(again_in=(row.retry_at - row.now).total_seconds())
+            if row.applied_generation == 0 and quota_is_coming(row.project):
+                return Run(again_in=1.0)
             if not outcomes.begin(row):
                 return Run()
             with logs.bound(slice=row.public_id, order=row.order.public_id):
@@ -61,6 +65,16 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
                 else:
                     outcomes.mark_applied(row)
                     log.info("accepted by the cluster, generation %s", row.generation)
+
+
+def quota_is_coming(project: Project) -> bool:
+    """Whether the project's ResourceQuota is about to be written: a first order must not overtake it.
+
+    A quota that cannot be written holds nothing up: it is an operator's matter of its own.
+    """
+    return QuotaState.objects.filter(
+        project=project, attempts=0, applied_generation__lt=F("generation")
+    ).exists()
 
 
 def _send(cluster: Cluster, row: Slice) -> None:

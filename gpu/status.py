@@ -99,6 +99,11 @@ class PackageLine:
     """Why none can be ordered, empty where one can."""
 
     @property
+    def starts_now(self) -> bool:
+        """Whether one more would find a card at once, as far as is known."""
+        return self.capacity is None or self.capacity.starts_now
+
+    @property
     def in_use(self) -> int:
         """Slices that have a card."""
         return self.holding.used - self.holding.waiting
@@ -307,9 +312,18 @@ def _answer(packages: Sequence[PackageLine], pool: Sequence[PoolLine]) -> str:
         parts.append(_("Your entitlement is the limit: release a slice, or let an owner request more."))
     elif full:
         parts.append(_("A new one would wait: no %(what)s left in the project.") % {"what": full[0].label})
-    else:
+    elif any(line.starts_now for line in packages if line.free_to_order):
         parts.append(
             ngettext("You can order %(count)s more.", "You can order %(count)s more.", left)
+            % {"count": wording.number(left)}
+        )
+    else:
+        parts.append(
+            ngettext(
+                "You can order %(count)s more; it would wait for a card.",
+                "You can order %(count)s more; they would wait for a card.",
+                left,
+            )
             % {"count": wording.number(left)}
         )
     return " ".join(parts)

@@ -8,7 +8,7 @@ from django.utils import formats, timezone
 from django.utils.translation import gettext
 
 from gpu import quantities
-from gpu.messages import Count, Cpu, Memory, Moment, Text
+from gpu.messages import Count, Cpu, Memory, Moment, Names, Text
 
 
 def number(value: Decimal | int, places: int | None = None) -> str:
@@ -58,6 +58,9 @@ def _shown(value: object) -> str:
             return memory(amount, round_up=round_up)
         case Count(count):
             return number(count)
+        case Names(values, most):
+            listed = ", ".join(gettext("“%(name)s”") % {"name": name} for name in values[:most])
+            return (listed or "–") + (" …" if len(values) > most else "")
         case Moment(at):
             return formats.date_format(timezone.localtime(at), "DATETIME_FORMAT")
         case Decimal():

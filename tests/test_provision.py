@@ -307,3 +307,19 @@ def test_the_quota_says_what_the_project_is_entitled_to(portal: Cluster, made: W
         "kube-dc-nvidia-v100-shared-16g.deviceclass.resource.k8s.io/devices": "0",
         "kube-dc-nvidia-v100-shared-32g.deviceclass.resource.k8s.io/devices": "0",
     }
+
+
+def test_a_first_order_does_not_overtake_its_quota(portal: Cluster, made: World) -> None:
+    from gpu import entitlements
+    from gpu.models import QuotaState
+    from gpu.quota_writer import write_quota
+
+    entitlements.ask_to_write(made.project)
+    row = made.order("chat")
+    assert provision.provision(row.pk, portal).again_in == 1.0
+    assert objects(portal, made)["Deployment"] == 0
+    write_quota(made.project.pk, portal)
+    assert provision.provision(row.pk, portal) == Run()
+    entitlements.ask_to_write(made.project)
+    QuotaState.objects.update(attempts=1)
+    assert provision.provision(made.order("second").pk, portal) == Run()
