@@ -225,7 +225,8 @@ document.addEventListener("submit", (event) => {
   event.stopImmediatePropagation();
   const content = $("#confirm").content.cloneNode(true);
   $("[data-confirm-text]", content).textContent = asks;
-  const copy = Object.assign(document.createElement("form"), { method: "post", action: event.target.action, hidden: true });
+  const action = submitter?.getAttribute("formaction") ?? event.target.getAttribute("action") ?? "";
+  const copy = Object.assign(document.createElement("form"), { method: "post", action, hidden: true });
   for (const [name, value] of new FormData(event.target, submitter)) {
     copy.append(Object.assign(document.createElement("input"), { type: "hidden", name, value }));
   }
