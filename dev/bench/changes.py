@@ -40,7 +40,8 @@ def measure(fleet: Fleet) -> list[Line]:
     fleet.start("watcher", stack.watcher())
     fleet.web()
     for number in range(PODS):
-        answer = admin.create(_pod("probe" if number == 0 else f"pod-{number}"), namespace=NAMESPACE)
+        document = _pod(f"pod-{number}") if number else _replica_set()
+        answer = admin.create(document, namespace=NAMESPACE)
         if not answer.ok:
             raise RuntimeError(answer.message)
     from dev.bench.data import one_slice
@@ -87,6 +88,22 @@ def _pod(name: str) -> dict[str, Any]:
     }
 
 
+def _replica_set() -> dict[str, Any]:
+    """The owner of the probe: the portal takes only pods of a ReplicaSet for a slice's."""
+    pod = _pod(PROBE)
+    labels = pod["metadata"]["labels"]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": PROBE, "labels": labels},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
+        },
+    }
+
+
 def _status(at: str) -> dict[str, Any]:
     """A status whose times tell which change it is."""
     return {
@@ -113,6 +130,8 @@ def _status(at: str) -> dict[str, Any]:
 
 def _change(admin: Client, sent: dict[str, float]) -> float:
     """Change pods in turn, A_SECOND of them, now and then the probe. Returns the seconds it took."""
+    pods = admin.items("v1", "Pod", NAMESPACE, labelSelector=f"app.kubernetes.io/name={PROBE}")
+    probe_pod = pods[0]["metadata"]["name"]
     began = time.perf_counter()
     for number in range(A_SECOND * SECONDS):
         wait_s = began + number / A_SECOND - time.perf_counter()
@@ -120,7 +139,7 @@ def _change(admin: Client, sent: dict[str, float]) -> float:
             time.sleep(wait_s)
         probe = number % PROBE_EVERY == 0
         at = (START + timedelta(seconds=number)).strftime("%Y-%m-%dT%H:%M:%S")
-        name = PROBE if probe else f"pod-{1 + number % (PODS - 1)}"
+        name = probe_pod if probe else f"pod-{1 + number % (PODS - 1)}"
         if probe:
             sent[at] = time.perf_counter()
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}/status"
@@ -147,7 +166,7 @@ def _watch(admin: Client, watched: dict[str, float], stop: threading.Event) -> N
         if not line:
             return
         pod = json.loads(line)["object"]
-        if pod["metadata"]["name"] == PROBE:
+        if pod["metadata"]["labels"].get("app.kubernetes.io/name") == PROBE:
             for status in (pod.get("status") or {}).get("containerStatuses") or []:
                 watched.setdefault(status["state"]["running"]["startedAt"][:19], time.perf_counter())
 

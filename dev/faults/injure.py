@@ -18,7 +18,7 @@ from dev.fleet import Fleet
 
 WORKERS = ("worker1", "worker2")
 WATCHERS = ("watcher1", "watcher2")
-STRIKE_S = 1.5
+STRIKE_S = 1.0
 """How long an injection waits for a request it can strike."""
 
 
@@ -103,7 +103,7 @@ class Injurer:
     def _misbehave(self, numbers: dict[str, Any], **fault: Any) -> bool:
         self._faults(fault | {"count": numbers["count"], "seed": numbers["seed"], "path": WRITES})
         struck = self._struck()
-        time.sleep(0.2)
+        time.sleep(0.1)
         self._admin.call("DELETE", "/sandbox/faults")
         return struck
 
