@@ -26,6 +26,7 @@ OF_THE_NETWORK = (
     "the server responded with a status of",
     "Response Status Error Code",
     "net::ERR_",
+    "htmx:sendAbort",
     "htmx:sendError",
     "htmx:afterRequest",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import SignIn
-from tests.browser.kit import expect_state, fill_order, order, release
+from tests.browser.kit import PATIENCE_MS, expect_state, fill_order, order, release
 from tests.browser.whole_portal import WholePortal
 
 Shot = Callable[[Page, str], None]
@@ -113,7 +114,8 @@ def test_nothing_typed_is_lost_when_the_session_ends(sign_in: SignIn, portal: Wh
     page = sign_in("kim@acme.example")
     fill_order(page, "Bleibt stehen")
     page.locator("#fold-env summary").click()
-    page.locator("#id_env").fill("A=1\nB=zwei")
+    with page.expect_response(lambda answer: answer.request.method == "POST" and "/order/" in answer.url):
+        page.locator("#id_env").fill("A=1\nB=zwei")
     page.context.clear_cookies(name="sessionid")
     page.locator("#id_display_name").fill("Bleibt wirklich stehen")
     page.wait_for_url("**/login/?next=/projects/acme-ai/order/**")
@@ -145,7 +147,7 @@ def test_a_template_fills_in_what_nobody_typed(sign_in: SignIn) -> None:
     expect(page.locator("#id_cpu_limit")).to_have_value("3")
     expect(page.locator("#id_image")).to_have_value("ollama/ollama:0.24.0")
     expect(page.locator("#id_set-ollama-context_length")).to_be_visible()
-    expect(page.locator("#preview")).to_contain_text("11434")
+    expect(page.locator("#preview")).to_contain_text("11434", timeout=PATIENCE_MS)
 
 
 def test_the_offline_notice_comes_and_goes(sign_in: SignIn) -> None:
@@ -169,3 +171,50 @@ def test_a_token_is_shown_once_and_ended_after_a_question(sign_in: SignIn) -> No
     expect(page.locator("dialog[open]")).to_contain_text("locked out at once")
     page.locator("[data-confirm-yes]").click()
     expect(page.get_by_text("The token “aus dem Browser” has ended.")).to_be_visible()
+
+
+def test_a_kept_draft_never_overrides_what_was_asked_for(sign_in: SignIn) -> None:
+    """A draft of Ollama on 25 %, then "Order" on 100 %: the address wins, and the draft's fields belong together."""
+    page = sign_in("kim@acme.example")
+    page.goto("/projects/acme-ai/order/?package=v100-25")
+    page.get_by_role("radio", name="Ollama").check()
+    expect(page.locator("#preview")).to_contain_text("11434", timeout=PATIENCE_MS)
+    expect(page.locator("#fold-start summary")).to_contain_text("ollama/ollama:0.24.0")
+    expect(page.locator("#fold-volume summary")).to_contain_text("20Gi, /data")
+    page.goto("/projects/acme-ai/")
+    page.locator("#order-v100-100").click()
+    expect(page.locator("#preview .big")).to_contain_text("1.30", timeout=PATIENCE_MS)
+    expect(page.locator("#preview")).to_contain_text("11434", timeout=PATIENCE_MS)
+    expect(page.locator("[name=package][value=v100-100]")).to_be_checked()
+    expect(page.locator("[name=template][value=ollama]")).to_be_checked()
+    expect(page.locator("#id_image")).to_have_value("ollama/ollama:0.24.0")
+    expect(page.locator("#id_port")).to_have_value("11434")
+    page.goto("/projects/acme-ai/order/?template=cuda-check&package=v100-50")
+    expect(page.locator("[name=template][value=cuda-check]")).to_be_checked()
+    expect(page.locator("#id_port")).to_have_value("")
+    page.get_by_role("radio", name="V100 25 %").check()
+    expect(page).to_have_url(re.compile("package=v100-25"))
+    page.reload()
+    expect(page.locator("[name=package][value=v100-25]")).to_be_checked()
+
+
+def test_a_phone_can_order_from_the_catalogue_and_sees_its_tab(sign_in: SignIn) -> None:
+    page = sign_in("kim@acme.example", viewport=PHONE)
+    page.goto("/projects/acme-ai/members/")
+    expect(page.locator(".tabs [aria-current]")).to_be_in_viewport(ratio=1)
+    page.goto("/projects/acme-ai/catalogue/")
+    page.get_by_role("link", name="Order V100 50 %").click()
+    expect(page.locator("[name=package][value=v100-50]")).to_be_checked()
+
+
+def test_what_a_change_gets_wrong_is_said_once_at_its_field(sign_in: SignIn) -> None:
+    page = sign_in("kim@acme.example")
+    order(page, "Falsche Zahl")
+    page.goto(f"{page.url}change/")
+    field = page.locator(".field:has(#id_cpu_limit)")
+    page.locator("#fold-resources summary").click()
+    page.locator("#id_cpu_limit").fill("abc")
+    expect(field.locator(".error")).to_contain_text("abc", timeout=PATIENCE_MS)
+    expect(page.locator("#preview").get_by_text("abc").locator("visible=true")).to_have_count(0)
+    page.locator("#id_cpu_limit").fill("1")
+    expect(field.locator(".error")).to_have_count(0, timeout=PATIENCE_MS)
