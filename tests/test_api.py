@@ -246,7 +246,8 @@ def test_over_entitlement_is_409_with_the_holders(api: Api, made: World) -> None
 
 def test_a_busy_card_needs_allow_queue(api: Api) -> None:
     observe(claim("birch-lab", "big", 100))
-    problem(api("POST", "slices/", BODY), 409, "queue_consent_needed")
+    found = problem(api("POST", "slices/", BODY), 409, "queue_consent_needed")
+    assert "allow_queue" in found["next_step"]
     assert api("POST", "slices/", {**BODY, "allow_queue": True}).status_code == 202
 
 

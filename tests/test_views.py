@@ -9,6 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
+from gpu.models import Slice
 from gpu.views.project import largest_model
 from tests.factories import World, observe, quota, watched, world
 from tests.view_kit import cluster_seen, signed_in
@@ -194,6 +195,13 @@ def test_slices_are_found_by_name_image_and_what_they_do(made: World, slice_id: 
     assert names("?show=running") == set()
     assert names("?show=ended") == set()
     assert "Nothing fits" in client.get("/projects/acme-ai/slices/?q=nix").content.decode()
+
+
+def test_slices_that_need_somebody_come_first(made: World, slice_id: str) -> None:
+    Slice.objects.filter(public_id=slice_id).update(action="needs_operator")
+    made.order("Nightly")
+    html = signed_in(made.kim).get("/projects/acme-ai/slices/").content.decode()
+    assert html.index(">Chat der Küche</a>") < html.index(">Nightly</a>")
 
 
 def test_a_long_list_has_pages(made: World, monkeypatch: pytest.MonkeyPatch) -> None:

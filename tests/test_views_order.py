@@ -161,7 +161,9 @@ def test_a_busy_cluster_asks_for_consent_to_wait(made: World, kim: Client) -> No
     preview = kim.post(ORDER, data, headers=HTMX).content.decode()
     assert "Order and wait in the queue" in preview
     assert 'name="allow_queue"' in preview
-    assert "tick" in kim.post(ORDER, data).content.decode()
+    answer = kim.post(ORDER, data).content.decode()
+    assert 'href="#id_allow_queue">Wait in the queue: All cards' in answer
+    assert "API: allow_queue" not in answer
     assert Order.objects.count() == 1
     assert kim.post(ORDER, {**data, "allow_queue": "on"}).status_code == 302
     assert Order.objects.filter(allow_queue=True).count() == 2
