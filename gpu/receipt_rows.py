@@ -36,6 +36,14 @@ def read(slice_pk: int, cluster: Cluster | None = None) -> None:
     note(row, text, uid)
 
 
+def give_up(slice_pk: int) -> None:
+    """Note an empty receipt for a log that took too long, so that the sweep does not ask for it again and again."""
+    row = Slice.objects.select_related("project__cluster").filter(pk=slice_pk, ended_at=None).first()
+    if row is not None and (uid := pod_uid(row)):
+        log.warning("receipt of slice %s: its log took too long", row.public_id)
+        note(row, "", uid)
+
+
 def pod_uid(row: Slice) -> str:
     """Return the uid of the slice's newest running pod, "" without one."""
     pods = Observed.objects.filter(

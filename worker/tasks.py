@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from celery import Task
+from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
 from gpu import checking, enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, sweep
 from gpu.locks import SWEEP_LOCK, once_in, only_one
 from portal.celery import app
+
+READ_LOG_S = 20
+"""Seconds that a log may take to fetch and to read: more than one answer of the cluster may take."""
 
 
 def _again(task: Task, run: provision.Run) -> None:
@@ -28,10 +32,13 @@ def write_quota(self: Task, project_pk: int) -> None:
     _again(self, quota_writer.write_quota(project_pk))
 
 
-@app.task(name=enqueue.FETCH_LOG, ignore_result=True, expires=15)
+@app.task(name=enqueue.FETCH_LOG, ignore_result=True, expires=15, soft_time_limit=READ_LOG_S)
 def fetch_log(slice_pk: int) -> None:
     """Fetch a copy of a slice's log."""
-    loglines.fetch(slice_pk)
+    try:
+        loglines.fetch(slice_pk)
+    except SoftTimeLimitExceeded:
+        loglines.give_up(slice_pk)
 
 
 @app.task(bind=True, name=enqueue.PULL)
@@ -42,10 +49,13 @@ def pull_model(self: Task, pull_pk: int) -> None:
         self.apply_async(args=[pull_pk], countdown=run.again_in)
 
 
-@app.task(name=enqueue.RECEIPT, expires=15)
+@app.task(name=enqueue.RECEIPT, expires=15, soft_time_limit=READ_LOG_S)
 def read_receipt(slice_pk: int) -> None:
     """Read what a slice's log says of its GPU."""
-    receipt_rows.read(slice_pk)
+    try:
+        receipt_rows.read(slice_pk)
+    except SoftTimeLimitExceeded:
+        receipt_rows.give_up(slice_pk)
 
 
 @app.task(name="portal.sweep")
