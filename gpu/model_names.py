@@ -115,7 +115,7 @@ def _check(name: ModelName) -> None:
         (name.model, _PART, MAX_PART_LENGTH),
         (name.tag, _PART, MAX_PART_LENGTH),
     ):
-        if len(part.encode()) > limit:
+        if len(part.encode("utf-8", "surrogatepass")) > limit:
             raise _refused(
                 gettext_noop("A part of the name has %(length)s characters; at most %(limit)s are possible."),
                 length=Count(len(part)),

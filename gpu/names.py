@@ -76,10 +76,15 @@ def check_display_name(display_name: str) -> None:
                 {"length": Count(len(display_name)), "limit": Count(MAX_DISPLAY_LENGTH)},
             )
         )
-    if any(unicodedata.category(c) in _INVISIBLE_CATEGORIES or c in _REORDERING for c in display_name):
+    if not shows_as_written(display_name):
         raise NameRefused(
             Text(gettext_noop("The name holds a line break or another character that cannot be shown."))
         )
+
+
+def shows_as_written(text: str) -> bool:
+    """Tell whether `text` is free of control characters, line breaks and characters that reorder those around."""
+    return not any(unicodedata.category(c) in _INVISIBLE_CATEGORIES or c in _REORDERING for c in text)
 
 
 def object_name(display_name: str, taken: Collection[str] = ()) -> str:

@@ -3,8 +3,12 @@ request a notice in the corner of the page."""
 
 from __future__ import annotations
 
+import sys
+
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 from django_htmx.middleware import HtmxDetails
 
@@ -38,10 +42,24 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """500: a surprise, which is logged."""
+    """500: a surprise, which is logged; 503 where it is the database that does not answer."""
+    if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
+        return _database_away(request)
     return _page(
         request, 500, "failed", _("The portal failed on this request; nothing is known to have been changed.")
     )
+
+
+def _database_away(request: HttpRequest) -> HttpResponse:
+    detail, code = _("The portal's database does not answer."), "unavailable"
+    if request.path.startswith("/api/"):
+        response = problem_response(503, code, detail, _("Try again in a few seconds."))
+    else:
+        # Without the request: who is signed in stands in the database, too.
+        context = {"code": code, "detail": detail, "request_id": request_id.current()}
+        response = HttpResponse(render_to_string("503.html", context), status=503)
+    response["Retry-After"] = "5"
+    return response
 
 
 def _page(request: HttpRequest, status: int, code: str, detail: str) -> HttpResponse:

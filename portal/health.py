@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import redis
 from django.db import DatabaseError, InterfaceError, connection
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
 from gpu.facts import freshness
 from portal import counters
@@ -80,10 +80,13 @@ class ProbeMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        answer = PROBES.get(request.path_info, self.get_response)
-        return answer(request)
+        answer = PROBES.get(request.path_info)
+        if answer is None:
+            return self.get_response(request)
+        return answer(request) if request.method in SAFE else HttpResponseNotAllowed(SAFE)
 
 
+SAFE = ("GET", "HEAD")
 PROBES: dict[str, Callable[[HttpRequest], HttpResponse]] = {
     "/healthz": healthz,
     "/readyz": readyz,

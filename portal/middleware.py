@@ -32,7 +32,10 @@ class SignedOutMiddleware:
         login = resolve_url(settings.LOGIN_URL)
         if urlsplit(response.headers.get("Location", "")).path != login:
             return response
-        page = htmx.current_url_abs_path
+        try:
+            page = htmx.current_url_abs_path
+        except ValueError:  # no address at all
+            page = None
         answer = HttpResponse()
         answer["HX-Redirect"] = redirect_to_login(page)["Location"] if page else login
         return answer

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.core.exceptions import RequestDataTooBig
 from django.db import InterfaceError, OperationalError
 from django.http import Http404, HttpResponse, JsonResponse
 from django.utils.translation import gettext as _
@@ -115,6 +117,17 @@ def as_problem(error: Exception) -> Problem:
                 _("Some fields are wrong; see errors."),
                 _("Mend the fields named in errors and send again."),
                 errors=list(_flatten(error.get_full_details(), "")),
+            )
+        case RequestDataTooBig():
+            return Problem(
+                413,
+                "too_large",
+                _("The body is too large."),
+                _("Send at most %(most)s bytes.") % {"most": settings.DATA_UPLOAD_MAX_MEMORY_SIZE},
+            )
+        case RecursionError():
+            return Problem(
+                400, "malformed", _("The body is nested too deeply."), _("Send JSON that is less nested.")
             )
         case exceptions.ParseError():
             return Problem(400, "malformed", _("The body is no valid JSON."), _("Send JSON in UTF-8."))

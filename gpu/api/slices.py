@@ -9,8 +9,8 @@ from typing import Any
 from django.db.models import CharField, QuerySet, Value
 from django.db.models.functions import Concat, Lower
 from django.http import Http404, HttpResponse
+from django.utils.http import parse_etags
 from django.utils.translation import gettext as _
-from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
@@ -20,6 +20,7 @@ from gpu import orders
 from gpu.api import representations
 from gpu.api.base import ApiView, Pages
 from gpu.api.idempotency import once
+from gpu.api.parsing import MergePatchParser, StrictJSONParser
 from gpu.api.problems import Problem
 from gpu.api.schema import YamlRenderer, described
 from gpu.api.serializers import ChangeIn, OrderIn, merged_workload, ordered_workload
@@ -49,12 +50,6 @@ ORDERINGS = {
     ),
 }
 FILTERS = ("project", "package", "intent", "state", "ended", "ordering", "cursor", "page_size")
-
-
-class MergePatchParser(JSONParser):
-    """JSON merge patch."""
-
-    media_type = "application/merge-patch+json"
 
 
 class SliceView(ApiView):
@@ -97,10 +92,8 @@ class SliceView(ApiView):
             return None
         if header == "*":
             return row.generation
-        generation = header.removeprefix("W/").strip('"').partition(".")[0]
-        return (
-            int(generation) if generation.isascii() and generation.isdigit() and len(generation) < 10 else -1
-        )
+        generations = {tag.removeprefix("W/").strip('"').partition(".")[0] for tag in parse_etags(header)}
+        return row.generation if str(row.generation) in generations else -1
 
 
 class SlicesView(SliceView):
@@ -167,13 +160,14 @@ class PreviewView(SliceView):
 class OneSliceView(SliceView):
     """A slice."""
 
-    parser_classes = [MergePatchParser, JSONParser]
+    parser_classes = [MergePatchParser, StrictJSONParser]
 
     @described("slices_retrieve", "Slice", not_modified=True)
     def get(self, request: Request, public_id: str) -> Response:
         """Return a slice; 304 while nothing but its age has changed."""
         response = self.answer(self.row(public_id))
-        if response["ETag"] in [tag.strip() for tag in request.headers.get("If-None-Match", "").split(",")]:
+        known = parse_etags(request.headers.get("If-None-Match", ""))
+        if "*" in known or response["ETag"] in [tag.removeprefix("W/") for tag in known]:
             return Response(status=304, headers={"ETag": response["ETag"]})
         return response
 

@@ -1,14 +1,13 @@
 """Addresses of the API, below /api/v1/."""
 
 from django.urls import path, re_path
-from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from gpu.api import actions, models, slices, views
 
 urlpatterns = [
     path("", views.RootView.as_view(), name="api-root"),
     path("schema/", views.DocumentView.as_view(), name="api-schema"),
-    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api-schema"), name="api-docs"),
+    path("docs/", views.DocsView.as_view(url_name="api-schema"), name="api-docs"),
     path("packages/", views.PackagesView.as_view(), name="api-packages"),
     path("projects/", views.ProjectsView.as_view(), name="api-projects"),
     path("projects/<str:project>/", views.ProjectView.as_view(), name="api-project"),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from django.http import Http404
-from drf_spectacular.views import SpectacularJSONAPIView
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from gpu.api import representations
 from gpu.api.base import ApiView, Pages
-from gpu.api.problems import Problem, as_problem
+from gpu.api.problems import Problem, as_problem, problem_response
 from gpu.api.schema import described
 from gpu.models import Package
 from gpu.status import project_status
@@ -86,6 +88,19 @@ class NotFoundView(ApiView):
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
         """Answer 404 whatever was sent."""
         raise as_problem(Http404())
+
+
+class DocsView(SpectacularSwaggerSplitView):
+    """The OpenAPI document for people; needs no token."""
+
+    def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:
+        """Answer GET with the page, anything else with a problem: the page has no form for it."""
+        if request.method in ("GET", "HEAD"):
+            return super().dispatch(request, *args, **kwargs)
+        problem = as_problem(MethodNotAllowed(request.method or ""))
+        response = problem_response(405, problem.code, problem.sentence, problem.next_step)
+        response["Allow"] = "GET, HEAD"
+        return response
 
 
 class DocumentView(SpectacularJSONAPIView):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
@@ -12,6 +13,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_POST
 
 from gpu.forms import TextInput
+from gpu.names import shows_as_written
 from gpu.views.shell import show
 from tenants import access, people
 from tenants.models import ApiToken, Membership
@@ -46,6 +48,13 @@ class TokenForm(forms.Form):
         initial="90",
         widget=forms.Select({"class": "form-select"}),
     )
+
+    def clean_name(self) -> str:
+        """Return the name; raises ValidationError for one that does not look like what it is."""
+        name = str(self.cleaned_data["name"])
+        if not shows_as_written(name):
+            raise ValidationError(_("The name holds a line break or another character that cannot be shown."))
+        return name
 
 
 class MemberForm(forms.Form):

@@ -155,7 +155,8 @@ def _start(request: HttpRequest, user: User, row: Slice) -> None:
 
 def _restart(request: HttpRequest, user: User, row: Slice) -> None:
     expected = request.POST.get("expected", "")
-    orders.restart(user, row, expected=int(expected) if expected.isdecimal() else None)
+    number = int(expected) if expected.isascii() and expected.isdigit() and len(expected) < 10 else -1
+    orders.restart(user, row, expected=number if expected else None)
 
 
 def _stop(request: HttpRequest, user: User, row: Slice) -> None:
