@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,21 @@ def _all_alive(portal: WholePortal) -> Iterator[None]:
     """A process of the portal that ended by itself fails the test it happened in."""
     yield
     assert not portal.dead(), "\n".join(portal.dead())
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing_behind(portal: WholePortal) -> Iterator[None]:
+    """Give back what a failed test has left, so that the next one finds the cards as it expects them."""
+    yield
+    from django.db.models import F
+
+    from gpu.models import Slice
+
+    alive = Slice.objects.filter(ended_at=None)
+    alive.exclude(intent="release").update(intent="release", generation=F("generation") + 1, action="pending")
+    deadline = time.monotonic() + 30
+    while alive.exists() and time.monotonic() < deadline:
+        time.sleep(0.5)
 
 
 SignIn = Callable[..., Page]

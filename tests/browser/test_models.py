@@ -42,7 +42,7 @@ def fetch(page: Page, model: str) -> None:
 
 def test_a_model_from_the_order_to_its_first_words(sign_in: SignIn, language: str, shot: Shot) -> None:
     states = STATES[language]
-    fetched = said(language, "%(model)s is on the volume.", model="slow:4")
+    fetched = said(language, "%(model)s is on the volume.", model="slow:10")
     unknown = said(language, "The registry does not know %(model)s.", model="missing")
     page = sign_in("kim@acme.example", language)
     order_ollama(page, f"Sprachmodell {language}")
@@ -57,15 +57,15 @@ def test_a_model_from_the_order_to_its_first_words(sign_in: SignIn, language: st
     )
     page.locator("[data-close-dialog]").click()
 
-    fetch(page, "slow:4")
+    fetch(page, "slow:10")
     bar = page.get_by_role("progressbar")
     expect(bar).to_be_visible(timeout=PATIENCE_MS)
     expect(bar).not_to_have_attribute("aria-valuenow", "0", timeout=PATIENCE_MS)
     shot(page, f"pull-under-way-{language}")
     page.reload()
-    expect(page.locator("#models")).to_contain_text("slow:4")
+    expect(page.locator("#models")).to_contain_text("slow:10")
     expect(page.locator("#models")).to_contain_text(fetched, timeout=PATIENCE_MS)
-    expect(page.locator("#models table")).to_contain_text("slow:4")
+    expect(page.locator("#models table")).to_contain_text("slow:10")
     expect(page.locator("#models")).to_contain_text(
         said(language, "%(n)s tokens a second", n="").strip(), timeout=PATIENCE_MS
     )
