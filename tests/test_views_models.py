@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from gpu import pulls
-from gpu.models import ModelCheck, ModelPull, Slice
+from gpu.models import ModelCheck, ModelPull, Slice, SliceReceipt
 from gpu.pull_outcomes import finish
 from tests.factories import World, observe, world
 from tests.pull_kit import GIB, failed_create, job, not_seen, ollama_slice, on_volume
@@ -260,3 +260,8 @@ def test_a_good_check_leaves_what_was_told_of_the_pull_and_a_deletion_takes_it_a
     assert "llama3.2:3b is on the volume." in page(kim, row)
     finish(pulls.delete_model(made.kim, row, "llama3.2:3b"), "done")
     assert "llama3.2:3b is on the volume." not in page(kim, row)
+
+
+@pytest.mark.parametrize(("told", "cuda"), [("12.8", True), ("580.95.05", False), ("", False)])
+def test_the_version_that_a_log_tells_is_named_for_what_it_is(told: str, cuda: bool) -> None:
+    assert SliceReceipt(driver=told).driver_is_cuda is cuda
