@@ -28,6 +28,7 @@ ERRORS: Mapping[int, str] = {
     406: "The answer does not exist in the form asked for.",
     409: "The state forbids it: entitlement used up, consent to wait needed, the slice is being released.",
     412: "If-Match names another generation: somebody changed the slice meanwhile.",
+    413: "The body is larger than 1 MiB.",
     415: "Another content type.",
     422: "Fields are wrong; errors has a JSON Pointer for each.",
     428: "If-Match is demanded.",
@@ -153,7 +154,7 @@ def _errors_of(method: str, operation: Mapping[str, Any]) -> list[int]:
     if operation["operationId"] != "root_retrieve":
         found.append(404)
     if method != "get":
-        found += [403, 409, 412, 415, 422]
+        found += [403, 409, 412, 413, 415, 422]
     if "If-Match" in names:
         found.append(428)
     return sorted(found)
