@@ -256,11 +256,14 @@ def _verdict(at: datetime, fields: Mapping[str, object]) -> Verdict:
 
 
 def _text(value: object) -> str:
-    return value[:1000] if isinstance(value, str) else ""
+    """A text that can be stored: short, no NUL, no half of a surrogate pair."""
+    if not isinstance(value, str):
+        return ""
+    return value[:1000].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63 else None
 
 
 def _number(value: object) -> float | None:

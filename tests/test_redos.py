@@ -10,7 +10,7 @@ import pytest
 
 from gpu import images, model_names, quantities
 from gpu.diagnosis.view import detail
-from gpu.pull_lines import read_agent_log, read_verdict
+from gpu.pull_lines import Models, read_agent_log, read_line, read_verdict
 from gpu.receipts import MAX_LINE_LENGTH, read_server_log, size_in_bytes
 from gpu.redact import HIDDEN, redact
 from gpu.refusals import device_class, read
@@ -125,3 +125,12 @@ def test_an_endless_line_is_left_out_and_the_next_one_read() -> None:
 def test_a_number_without_end_in_a_log_is_no_number() -> None:
     line = f'level=INFO msg="truncating input prompt" limit=1 prompt={"9" * 4000}'
     assert read_server_log(line).cuts == 0
+
+
+def test_what_the_agent_cannot_have_meant_is_left_out() -> None:
+    line = (
+        '{"v":1,"kind":"models","at":"2026-11-30T00:00:00Z","models":[{"name":"a\\ud800\\u0000","size":%d}]}'
+    )
+    found = read_line(line % 2**63)
+    assert isinstance(found, Models)
+    assert (found.models[0].name, found.models[0].size) == ("a?\ufffd", 0)
