@@ -40,7 +40,7 @@ def measure(fleet: Fleet) -> list[Line]:
     fleet.start("watcher", stack.watcher())
     fleet.web()
     for number in range(PODS):
-        document = _pod(f"pod-{number}") if number else _replica_set()
+        document = _pod(f"pod-{number}") if number else _deployment()
         answer = admin.create(document, namespace=NAMESPACE)
         if not answer.ok:
             raise RuntimeError(answer.message)
@@ -88,16 +88,17 @@ def _pod(name: str) -> dict[str, Any]:
     }
 
 
-def _replica_set() -> dict[str, Any]:
-    """The owner of the probe: the portal takes only pods of a ReplicaSet for a slice's."""
+def _deployment() -> dict[str, Any]:
+    """The owner of the probe: the portal takes only pods of a Deployment for a slice's."""
     pod = _pod(PROBE)
     labels = pod["metadata"]["labels"]
     return {
         "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
+        "kind": "Deployment",
         "metadata": {"name": PROBE, "labels": labels},
         "spec": {
             "replicas": 1,
+            "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": pod["spec"]},
         },
@@ -181,7 +182,7 @@ def _look(fleet: Fleet, slice_id: str, told: dict[str, float], stop: threading.E
         for step in answer.json()["steps"]:
             if step["at"] and step["at"].startswith(YEAR):
                 told.setdefault(step["at"][:19], time.perf_counter())
-        time.sleep(0.02)
+        time.sleep(0.005)
 
 
 def _run(fleet: Fleet, admin: Client, slice_id: str) -> list[Line]:

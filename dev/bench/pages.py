@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # both need Django's settings, which name the fleet's databas
 
 GOAL_MS = 50.0
 MOST_QUERIES = 12
-ROUNDS = 100
+ROUNDS = 60
 
 
 def measure(fleet: Fleet) -> list[Line]:
