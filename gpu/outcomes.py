@@ -143,6 +143,16 @@ def mark_ended(row: Slice) -> bool:
     return bool(changed)
 
 
+def delete_again(row: Slice) -> bool:
+    """Have a release sent once more: something of the slice came into the cluster after it was deleted."""
+    changed = Slice.objects.filter(
+        pk=row.pk, generation=row.generation, intent=Slice.Intent.RELEASE, action=Slice.Action.APPLIED
+    ).update(action=Slice.Action.PENDING, applied_generation=F("generation") - 1, action_at=Now())
+    if changed:
+        enqueue.provision(row.pk)
+    return bool(changed)
+
+
 def _note(row: Slice, code: str, params: dict[str, str]) -> None:
     TimelineEntry.objects.create(slice_id=row.pk, code=code, params=params)
     counters.add("outcomes", code)

@@ -11,8 +11,9 @@ from django.utils import timezone
 
 from gpu import enqueue, outcomes
 from gpu.cluster.client import Cluster
-from gpu.facts import project_facts
+from gpu.facts import ProjectFacts, project_facts
 from gpu.logcopies import forget_old_logs
+from gpu.manifests import ANNOTATION_SLICE
 from gpu.models import IdempotentAnswer, ModelPull, Observed, QuotaState, Slice
 from gpu.observe import forget_old_events
 from gpu.provision import SETTLED
@@ -24,6 +25,7 @@ from tenants.models import Project
 BATCH = 500
 KEEP_ANSWERS = timedelta(hours=24)
 LATE_LOOK = timedelta(seconds=4)
+LATE_WRITE = timedelta(seconds=10)
 REFUSED_REASONS = ("FailedResourceClaimCreation", "FailedCreate")
 
 
@@ -84,15 +86,29 @@ def _close_released() -> int:
     for row in rows.order_by("project_id")[:BATCH]:
         facts = project_facts(row.project.namespace, [row.app], events=False)
         as_of = facts.freshness.as_of
-        seen_since = row.action_at is not None and as_of is not None and as_of > row.action_at
+        if row.action_at is None or as_of is None or as_of <= row.action_at:
+            continue
         left = [
             kind
             for kind in ("Deployment", "Pod", "ResourceClaim", "ResourceClaimTemplate")
             if facts.of(row.app, kind)
         ]
-        if seen_since and not left:
+        if not left:
             closed += outcomes.mark_ended(row)
+        elif as_of > row.action_at + LATE_WRITE and _came_after(facts, row):
+            # The last write of a worker that died may reach the cluster after the deletion.
+            outcomes.delete_again(row)
     return closed
+
+
+def _came_after(facts: ProjectFacts, row: Slice) -> bool:
+    """Whether an object of this slice is there that nobody is deleting."""
+    return any(
+        not item["metadata"].get("deletionTimestamp")
+        and (item["metadata"].get("annotations") or {}).get(ANNOTATION_SLICE) == row.public_id
+        for kind in ("Deployment", "ResourceClaimTemplate", "Service")
+        for item in facts.of(row.app, kind)
+    )
 
 
 def _wake(cluster: Cluster | None) -> int:

@@ -9,11 +9,11 @@ from celery.beat import Scheduler
 from django.core.cache import cache
 from django.utils import timezone
 
-from gpu import locks, outcomes, sweep
+from gpu import locks, orders, outcomes, sweep
 from gpu.models import Slice, WatchState
 from gpu.observe import RowSink
 from portal.celery import app, steady_now
-from tests.factories import World, world
+from tests.factories import World, observe, watched, world
 
 REAL_NOW = timezone.now
 
@@ -78,3 +78,36 @@ def test_beat_keeps_no_memory_and_goes_by_a_clock_that_is_never_set_back(
 def test_periodic_tasks_that_piled_up_are_done_once() -> None:
     cache.delete("once:test")
     assert [locks.once_in("test", 5) for _ in range(3)] == [True, False, False]
+
+
+@pytest.mark.django_db
+def test_what_came_after_the_deletion_is_deleted_again(made: World) -> None:
+    row = made.order()
+    row = orders.release(made.kim, row)
+    outcomes.mark_applied(row)
+    late = {
+        "kind": "Deployment",
+        "metadata": {
+            "name": row.app,
+            "namespace": "acme-ai",
+            "uid": "late",
+            "labels": {"app.kubernetes.io/name": row.app},
+            "annotations": {"gpu-portal/slice": row.public_id},
+        },
+    }
+    observe(late)
+    watched()
+    sweep.sweep()
+    row.refresh_from_db()
+    assert (row.action, row.ended_at) == ("applied", None)  # it may be on its way out
+    Slice.objects.update(action_at=REAL_NOW() - timedelta(seconds=30))
+    sweep.sweep()
+    row.refresh_from_db()
+    assert (row.action, row.applied_generation) == ("pending", row.generation - 1)
+    outcomes.mark_applied(row)
+    Slice.objects.update(action_at=REAL_NOW() - timedelta(seconds=30))
+    late["metadata"]["annotations"] = {"gpu-portal/slice": "sl_another"}
+    observe(late)
+    sweep.sweep()
+    row.refresh_from_db()
+    assert row.action == "applied"
