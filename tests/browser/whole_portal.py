@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import redis
+from psycopg import sql
 
 from dev import processes, stack
 from dev.supervisor import tail
@@ -115,11 +116,13 @@ class WholePortal:
 
 
 def own_database(database_url: str) -> str:
-    """The address of a new, empty database `browser` on the same server; one of an earlier run is dropped."""
-    address = urlunsplit(urlsplit(database_url)._replace(path="/browser"))
+    """The address of a new, empty database beside the given one; that of an earlier run is dropped."""
+    parts = urlsplit(database_url)
+    name = f"{parts.path.strip('/')}_browser"
+    address = urlunsplit(parts._replace(path=f"/{name}"))
     with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute("DROP DATABASE IF EXISTS browser WITH (FORCE)")
-        connection.execute("CREATE DATABASE browser")
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     return address
 
 
