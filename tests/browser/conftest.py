@@ -74,7 +74,7 @@ def _all_alive(portal: WholePortal) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _leave_nothing_behind(portal: WholePortal) -> Iterator[None]:
+def _leave_nothing_behind(_open_database: None) -> Iterator[None]:
     """Give back what a failed test has left, so that the next one finds the cards as it expects them."""
     yield
     from django.db.models import F
