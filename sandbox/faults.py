@@ -9,9 +9,9 @@ from sandbox.api import Obj
 from sandbox.refusals import bad_request
 
 KINDS = ("latency", "late", "status", "drop", "half", "lost", "silent")
-"""latency: wait ``seconds``. late: carry it out, then wait ``seconds`` with the answer. status: answer ``code`` (429 with Retry-After ``retry_after``). drop: close before the
-request is carried out. half: carry it out, send half of the answer, close. lost: carry it out, send nothing, close.
-silent: a watch that stays open and says nothing."""
+"""latency: wait ``seconds``. late: carry it out, then wait ``seconds`` with the answer. status: answer ``code`` (429
+with Retry-After ``retry_after``). drop: close before the request is carried out. half: carry it out, send half of the
+answer, close. lost: carry it out, send nothing, close. silent: a watch that stays open and says nothing."""
 
 
 @dataclass

@@ -135,6 +135,17 @@ class TestFaults:
         assert admin.call("GET", MAPS).ok
         assert time.monotonic() - start >= 0.3
 
+    def test_a_late_answer_comes_after_the_write(self, admin: Client) -> None:
+        faults(admin, {"kind": "late", "seconds": 0.5, "count": 1, "method": "POST"})
+        start = time.monotonic()
+        thread = threading.Thread(target=admin.call, args=("POST", MAPS, config_map()))
+        thread.start()
+        while not admin.get("v1", "ConfigMap", "default", "one").ok:
+            assert time.monotonic() - start < 10
+        assert thread.is_alive()
+        thread.join()
+        assert time.monotonic() - start >= 0.5
+
     @pytest.mark.parametrize(("kind", "stored"), [("drop", False), ("lost", True)])
     def test_no_answer(self, admin: Client, kind: str, stored: bool) -> None:
         faults(admin, {"kind": kind, "count": 1, "method": "POST"})
