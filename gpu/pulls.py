@@ -339,7 +339,9 @@ def _invalid(sentence: Text, mend: Text) -> InvalidOrder:
 
 
 def _number(text: str | None, default: int) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and int(text) > 0 else default
+    if not text or not text.isascii() or not text.isdigit() or len(text) > 9:
+        return default
+    return int(text) or default
 
 
 def _note(row: Slice, user: User | None, code: str, model: str) -> None:

@@ -12,7 +12,7 @@ from django.core.cache import cache
 from django.db import OperationalError
 from django.test import Client
 
-from gpu import receipt_rows
+from gpu import pulls, receipt_rows
 from gpu.logcopies import request_log, store_log
 from gpu.models import LogCopy, SliceReceipt
 from tenants.models import ApiToken
@@ -187,3 +187,8 @@ def test_who_asks_for_problems_gets_answers(api: Api, accept: str) -> None:
     assert (answer.status_code, answer["Content-Type"]) == (200, "application/json")
     problem(api("GET", "slices/none/", Accept=accept), 404, "not_found")
     problem(api("GET", "slices/", Accept="image/png"), 406, "not_acceptable")
+
+
+@pytest.mark.parametrize(("text", "number"), [("9" * 5000, 1), ("0", 1), ("٣", 1), ("4", 4), (None, 1)])
+def test_a_number_in_an_environment_variable(text: str | None, number: int) -> None:
+    assert pulls._number(text, 1) == number
