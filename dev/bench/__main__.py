@@ -17,7 +17,7 @@ from typing import Any
 from dev import processes, throwaway
 
 ROOT = Path(__file__).resolve().parents[2]
-SCENARIOS = ("orders", "changes", "pages", "watcher", "load", "start")
+SCENARIOS = ("orders", "changes", "pages", "watcher", "load", "start", "agent", "upgrade")
 OF_CLUSTER = ("orders", "changes")
 """The scenarios that a real control plane can answer."""
 
