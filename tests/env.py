@@ -10,6 +10,7 @@ import atexit
 import os
 import shutil
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 from dev import services, throwaway
 
@@ -34,3 +35,14 @@ os.environ.setdefault("PORTAL_ENV", "test")
 # Playwright's sync API runs an event loop in the thread of the test; Django would refuse the database there.
 os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
 _start_services()
+
+
+def _broker_of_this_worker() -> None:
+    """Give each worker of xdist a database of its own in Valkey, as it has in PostgreSQL: some tests empty it."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if worker:
+        parts = urlsplit(os.environ["REDIS_URL"])
+        os.environ["REDIS_URL"] = urlunsplit(parts._replace(path=f"/{int(worker.removeprefix('gw')) + 1}"))
+
+
+_broker_of_this_worker()

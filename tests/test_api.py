@@ -295,8 +295,10 @@ def test_a_key_whose_first_request_still_runs_is_409(api: Api, made: World) -> N
     IdempotentAnswer.objects.update(status=None)
     other = connection.copy()
     with other.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, %s)", [ANSWER_LOCK, lock_key(made.acme, "k") % 2**31])
-    answer = api("POST", "slices/", BODY, Idempotency_Key="k")
+        key = [ANSWER_LOCK, lock_key(made.acme, "k") % 2**31]
+        cursor.execute("SELECT pg_advisory_lock(%s, %s)", key)
+        answer = api("POST", "slices/", BODY, Idempotency_Key="k")
+        cursor.execute("SELECT pg_advisory_unlock(%s, %s)", key)
     other.close()
     problem(answer, 409, "idempotency_in_progress")
     assert answer["Retry-After"] == "1"
