@@ -148,12 +148,12 @@ def test_a_full_volume_stays_full_until_the_server_starts_again(stand: Stand) ->
 
 def test_a_client_that_leaves_can_go_on_but_not_after_a_restart(stand: Stand) -> None:
     assert stand.agent().outcome[0] == "done"
-    assert stand.some_lines("slow:4", 2.0)[1]["completed"] < 1_000_000_000
-    assert stand.some_lines("slow:4", 0.2)[1]["completed"] > 1_000_000_000
+    reached = stand.some_lines("slow:4", 2.0)[-1]["completed"]
+    assert stand.some_lines("slow:4", 0.2)[1]["completed"] >= reached
     stand.end(signal.SIGKILL)
     stand.begin()
     assert stand.names() == ["llama3.2:3b"]
-    assert stand.some_lines("slow:4", 0.2)[1].get("completed", 0) < 1_000_000_000
+    assert stand.some_lines("slow:4", 0.2)[1].get("completed", 0) < reached
 
 
 def test_two_pulls_of_one_model_are_one_download(stand: Stand) -> None:
