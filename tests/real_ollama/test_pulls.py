@@ -106,7 +106,8 @@ def test_volume_full(
     registry.publish("small", Published(b"small" + weights[: 8 * MIB]))
     run = server.agent(registry.name("large"))
     assert run.outcome == ("volume_full", "", False, 2)
-    assert run.verdict["total"] == 24 * MIB + 4
+    # The write may fail before the first line of progress was sent.
+    assert run.verdict["total"] in (0, 24 * MIB + 4)
     # What came stays and keeps the volume full, until the server starts again: the mend that works.
     assert server.agent(registry.name("small")).outcome[0] == "volume_full"
     server.end()
