@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sandbox.api import Api, Obj
+from sandbox.api import Api, ApiError, Obj
 from sandbox.auth import ADMIN
 from sandbox.controllers import run_all
 from sandbox.local import LocalApi
@@ -107,9 +107,8 @@ class World:
         self.quota(name, DEFAULT_HARD if hard is None else hard)
 
     def quota(self, namespace: str, hard: dict[str, str]) -> None:
-        present = self.api.get("ResourceQuota", namespace, "plan-quota")
-        if present is not None:
-            self.api.update({**present, "spec": {"hard": hard}})
+        if self.api.get("ResourceQuota", namespace, "plan-quota") is not None:
+            self.change("ResourceQuota", "plan-quota", lambda obj: obj.update(spec={"hard": hard}), namespace)
             return
         self.api.create(
             {
@@ -214,12 +213,17 @@ class World:
     def change(
         self, kind: str, name: str, change: Callable[[Obj], object], namespace: str | None = "acme-ai"
     ) -> None:
-        """Change an object's spec or metadata."""
-        obj = self.api.get(kind, namespace, name)
-        assert obj is not None
-        change(obj)
-        del obj["metadata"]["resourceVersion"]
-        self.api.update(obj)
+        """Change an object's spec or metadata; again if a controller wrote to it in between."""
+        while True:
+            obj = self.api.get(kind, namespace, name)
+            assert obj is not None
+            change(obj)
+            try:
+                self.api.update(obj)
+                return
+            except ApiError as error:
+                if error.status != 409:
+                    raise
 
     def pods(self, app: str, namespace: str = "acme-ai") -> list[Obj]:
         labels = {"app.kubernetes.io/name": app}

@@ -89,7 +89,7 @@ def test_old_replica_sets_beyond_the_history_go(world: World) -> None:
             "web",
             lambda obj, n=number: obj["spec"]["template"]["metadata"].update(annotations={"try": str(n)}),
         )
-        until(lambda uid=before: world.pods("web") and world.pods("web")[0]["metadata"]["uid"] != uid)
+        until(lambda uid=before: (pods := world.pods("web")) and pods[0]["metadata"]["uid"] != uid)
     world.running("web")
     until(lambda: len(world.api.list("ReplicaSet")) == 2)
 
