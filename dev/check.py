@@ -65,7 +65,10 @@ STATIC = (
     _python("message catalogues", "-m", "dev.messages", "check"),
 )
 TESTS = (
-    _pytest("tests", "tests.xml", "-n", "2", "-m", "not browser and not real", "--durations=10"),
+    _pytest(
+        "tests", "tests.xml", "-n", "2", "-m", "not alone and not browser and not real", "--durations=10"
+    ),
+    _pytest("faults", "faults.xml", "-m", "alone and not browser and not real"),
     _pytest(
         "browser tests",
         "browser.xml",

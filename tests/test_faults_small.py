@@ -16,8 +16,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 20261130
 COUNT = 100
-MOST_S = 120.0
-"""No more is injected after this; on a quiet machine all of COUNT are done by then."""
+MOST_S = 420.0
+"""No more is injected after this, which fails the test."""
+
+pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")
@@ -49,5 +51,4 @@ def test_nothing_is_lost_doubled_or_left_over_while_everything_fails(
     assert faults["wrong"] == {}, f"python -m dev.faults --seed {SEED} --count {COUNT}"
     assert isinstance(faults["placed"], int)
     assert faults["placed"] > 5
-    assert isinstance(faults["injected"], int)
-    assert faults["injected"] >= 20
+    assert faults["injected"] == COUNT
