@@ -27,8 +27,8 @@ class MissingKey(CelError):
         self.key = key
 
 
-def _exact(text: str) -> str:
-    # Quantities travel as plain decimal text, so that == compares their values.
+def exact(text: str) -> str:
+    """A quantity as the expressions see it: plain decimal text, so that == compares the values."""
     return f"{quantity.parse(text).normalize():f}"
 
 
@@ -56,6 +56,20 @@ def _function(name: str, result: Any, parameters: int, implementation: Any, memb
     return cel.FunctionDecl(name, [overload])
 
 
+def quantity_functions() -> list[Any]:
+    """Kubernetes' functions on quantities."""
+    kind = cel.Type
+    return [
+        _function("quantity", kind.STRING, 1, exact, member=False),
+        _function("isQuantity", kind.BOOL, 1, _is_quantity, member=False),
+        _function("compareTo", kind.INT, 2, _compare, member=True),
+        _function("isGreaterThan", kind.BOOL, 2, lambda a, b: _compare(a, b) > 0, member=True),
+        _function("isLessThan", kind.BOOL, 2, lambda a, b: _compare(a, b) < 0, member=True),
+        _function("asInteger", kind.INT, 1, int, member=True),
+        _function("sign", kind.INT, 1, lambda a: _compare(a, "0"), member=True),
+    ]
+
+
 class Cel:
     """Compiles expressions once and evaluates them."""
 
@@ -69,15 +83,7 @@ class Cel:
                 ext_math.ExtMath(),
                 ext_encoders.ExtEncoders(),
             ],
-            functions=[
-                _function("quantity", kind.STRING, 1, _exact, member=False),
-                _function("isQuantity", kind.BOOL, 1, _is_quantity, member=False),
-                _function("compareTo", kind.INT, 2, _compare, member=True),
-                _function("isGreaterThan", kind.BOOL, 2, lambda a, b: _compare(a, b) > 0, member=True),
-                _function("isLessThan", kind.BOOL, 2, lambda a, b: _compare(a, b) < 0, member=True),
-                _function("asInteger", kind.INT, 1, int, member=True),
-                _function("sign", kind.INT, 1, lambda a: _compare(a, "0"), member=True),
-            ],
+            functions=quantity_functions(),
         )
         self._compiled: dict[str, Any] = {}
 

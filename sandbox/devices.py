@@ -1,15 +1,14 @@
 """Which card can serve a claim: selectors, capacity and shares of the devices in ResourceSlices. Pure."""
 
-import functools
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from cel_expr_python import cel
-
 from sandbox.api import Obj
+from sandbox.cel import exact
+from sandbox.device_selectors import meets
 from sandbox.quantity import parse, render, style
 
 
@@ -157,29 +156,29 @@ def _result(request: str, device: Device, amounts: Mapping[str, Decimal]) -> Obj
     return result
 
 
-@functools.cache
-def _environment() -> Any:
-    return cel.NewEnv(variables={"device": cel.Type.DYN})
-
-
-@functools.lru_cache(maxsize=256)
-def _compiled(expression: str) -> Any:
-    return _environment().compile(expression)
-
-
 def matches(expression: str, device: Device) -> bool:
-    """Whether a device meets a CEL selector; one that fails (an attribute that is not there) is not met."""
-    attributes: dict[str, dict[str, Any]] = {}
-    for name, value in (device.spec.get("attributes") or {}).items():
-        domain, _, short = name.rpartition("/")
-        attributes.setdefault(domain or device.driver, {})[short] = next(iter(value.values()))
+    """Whether a device meets a selector."""
+    attributes = _by_domain(
+        device,
+        {name: next(iter(value.values())) for name, value in (device.spec.get("attributes") or {}).items()},
+    )
+    capacity = _by_domain(
+        device,
+        {name: exact(offered["value"]) for name, offered in (device.spec.get("capacity") or {}).items()},
+    )
     data = {
         "driver": device.driver,
         "allowMultipleAllocations": device.shared,
         "attributes": attributes,
+        "capacity": capacity,
     }
-    try:
-        answer = _compiled(expression).eval(data={"device": data})
-        return answer.value() is True
-    except Exception:  # the library raises RuntimeError or ValueError, by the step that failed
-        return False
+    return meets(expression, data)
+
+
+def _by_domain(device: Device, values: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Values by the domain of their name, which is the driver's where the name has none."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        domain, _, short = name.rpartition("/")
+        found.setdefault(domain or device.driver, {})[short] = value
+    return found

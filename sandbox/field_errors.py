@@ -52,7 +52,7 @@ class Errors:
 
     def invalid(self, field: str, value: Any, why: str) -> None:
         """The value is not allowed."""
-        shown = json.dumps(value, separators=(",", ":"))
+        shown = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
         self.found.append((field, "FieldValueInvalid", f"Invalid value: {shown}: {why}"))
 
     def required(self, field: str, why: str = "") -> None:
@@ -66,6 +66,15 @@ class Errors:
     def duplicate(self, field: str, value: str) -> None:
         """The value is there twice."""
         self.found.append((field, "FieldValueDuplicate", f"Duplicate value: {json.dumps(value)}"))
+
+    def too_many(self, field: str, count: int, most: int) -> None:
+        """A list is too long."""
+        text = f"Too many: {count}: must have at most {most} items"
+        self.found.append((field, "FieldValueTooMany", text))
+
+    def too_long(self, field: str, most: int) -> None:
+        """A text is too long."""
+        self.found.append((field, "FieldValueTooLong", f"Too long: may not be more than {most} bytes"))
 
     def missing(self, field: str, value: str, why: str = "") -> None:
         """The value names something that is not there."""

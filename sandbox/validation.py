@@ -9,6 +9,7 @@ from sandbox.api import Obj
 from sandbox.field_errors import Errors
 from sandbox.kinds import Kind
 from sandbox.refusals import invalid
+from sandbox.validation_devices import claim_template, device_class, resource_claim
 from sandbox.validation_pods import pod_spec, pod_template
 
 _QUOTA_KEYS = {
@@ -119,67 +120,6 @@ def _volume_claim(_: Kind, obj: Obj, errors: Errors) -> None:
         errors.invalid("spec.resources[storage]", storage, "must be greater than zero")
 
 
-def _device_requests(field: str, spec: Obj, errors: Errors) -> None:
-    for index, constraint in enumerate(spec.get("devices", {}).get("constraints", [])):
-        place, names = f"{field}.devices.constraints[{index}]", constraint.get("requests", [])
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                errors.duplicate(f"{place}.requests[{number}]", name)
-        attribute = constraint.get("matchAttribute")
-        if attribute is not None and "/" not in attribute:
-            why = "a fully qualified name must be a domain and a name separated by a slash"
-            errors.invalid(f"{place}.matchAttribute", attribute, why)
-    seen: set[str] = set()
-    for index, request in enumerate(spec.get("devices", {}).get("requests", [])):
-        place = f"{field}.devices.requests[{index}]"
-        name = request.get("name", "")
-        errors.name(f"{place}.name", name, "label")
-        if name in seen:
-            errors.duplicate(place, name)
-        seen.add(name)
-        parts = [(f"{place}.exactly", request["exactly"])] if "exactly" in request else []
-        parts += [
-            (f"{place}.firstAvailable[{i}]", part) for i, part in enumerate(request.get("firstAvailable", []))
-        ]
-        if not parts:
-            errors.required(place, "exactly one of `exactly` or `firstAvailable` is required")
-        if "exactly" in request and "firstAvailable" in request:
-            why = "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"
-            errors.invalid(place, None, why)
-        for part_field, part in parts:
-            if not part.get("deviceClassName"):
-                errors.required(f"{part_field}.deviceClassName")
-            else:
-                errors.name(f"{part_field}.deviceClassName", part["deviceClassName"], "subdomain")
-            mode, count = part.get("allocationMode", "ExactCount"), part.get("count")
-            errors.supported(f"{part_field}.allocationMode", mode, ("All", "ExactCount"))
-            if mode == "ExactCount" and count is not None and count <= 0:
-                errors.invalid(f"{part_field}.count", count, "must be greater than zero")
-            if part.get("adminAccess"):
-                why = (
-                    "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the "
-                    "containing namespace"  # which no namespace of the sandbox carries
-                )
-                errors.forbidden(f"{part_field.removesuffix('.exactly')}.adminAccess", why)
-            if mode == "All" and count:
-                errors.invalid(
-                    f"{part_field}.count", count, "must not be specified when allocationMode is 'All'"
-                )
-
-
-def _resource_claim(_: Kind, obj: Obj, errors: Errors) -> None:
-    _device_requests("spec", obj["spec"], errors)
-
-
-def _claim_template(_: Kind, obj: Obj, errors: Errors) -> None:
-    metadata = obj["spec"].get("metadata", {})
-    errors.labels("spec.metadata.labels", metadata.get("labels", {}))
-    for name in sorted(metadata.keys() - {"labels", "annotations"}):
-        if metadata[name]:
-            errors.forbidden(f"spec.metadata.{name}", "cannot be set")
-    _device_requests("spec.spec", obj["spec"].get("spec", {}), errors)
-
-
 def _quota(_: Kind, obj: Obj, errors: Errors) -> None:
     for key, text in obj.get("spec", {}).get("hard", {}).items():
         value = quantity.parse(text)
@@ -208,12 +148,13 @@ def _data_keys(_: Kind, obj: Obj, errors: Errors) -> None:
 _CHECKS: dict[str, Callable[[Kind, Obj, Errors], None]] = {
     "ConfigMap": _data_keys,
     "Deployment": _deployment,
+    "DeviceClass": device_class,
     "Job": _job,
     "PersistentVolumeClaim": _volume_claim,
     "Pod": _pod,
     "ReplicaSet": _workload,
-    "ResourceClaim": _resource_claim,
-    "ResourceClaimTemplate": _claim_template,
+    "ResourceClaim": resource_claim,
+    "ResourceClaimTemplate": claim_template,
     "ResourceQuota": _quota,
     "Secret": _data_keys,
     "Service": _service,

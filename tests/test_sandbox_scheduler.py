@@ -294,6 +294,14 @@ def test_a_card_that_is_not_shared_is_taken_whole() -> None:
         ('device.attributes["hami-core-gpu.project-hami.io"].productName == "Tesla V100-PCIE-32GB"', True),
         ('device.attributes["hami-core-gpu.project-hami.io"].productName == "A100"', False),
         ('device.attributes["other.example"].productName == "A100"', False),
+        (
+            'device.capacity["hami-core-gpu.project-hami.io"].memory.compareTo(quantity("32768Mi")) == 0',
+            True,
+        ),
+        (
+            'device.capacity["hami-core-gpu.project-hami.io"].memory.isGreaterThan(quantity("32Gi"))',
+            False,
+        ),
         ("this is no expression", False),
     ],
 )

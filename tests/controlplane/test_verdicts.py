@@ -69,8 +69,6 @@ def disagreement(
     sentence, sandbox_sentence = (
         text.partition("ValidatingAdmissionPolicy")[2] for text in (message, sandbox_message)
     )
-    if "compilation failed" in message:  # of a selector: the sandbox compiles none, the contract allows none
-        return "" if sandbox_says != "accepted" else f"the sandbox accepts what the API calls {message}"
     if (says, sentence) != (sandbox_says, sandbox_sentence):  # what stands before may hold a generated name
         return f"{says} {message}; the sandbox says {sandbox_says} {sandbox_message}"
     # What decoding or validation refuses never reaches a policy.
