@@ -15,6 +15,8 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from gpu.milestones import KIND as MILESTONES_OF
+from gpu.milestones import Recorder
 from gpu.models import Observed, WatchState
 from gpu.names import LABEL_NAME
 from tenants.models import FIRST_CLUSTER, Cluster
@@ -69,6 +71,7 @@ class RowSink:
     def __init__(self, cluster: int = FIRST_CLUSTER) -> None:
         self.cluster = cluster
         self._alive: dict[str, float] = {}
+        self._milestones = Recorder(cluster)
 
     def states(self, *kinds: str) -> QuerySet[WatchState]:
         """The rows of this cluster's watches of `kinds`."""
@@ -77,6 +80,7 @@ class RowSink:
     def replace(self, kind: str, items: Sequence[Object], resource_version: str) -> None:
         """Make the rows of `kind` exactly `items`."""
         rows = [row_of(kind, item, self.cluster) for item in items]
+        self._milestones.seen(kind, items)
         with transaction.atomic():
             keep = {(row.namespace, row.name) for row in rows}
             gone = [
@@ -87,7 +91,10 @@ class RowSink:
                 if (namespace, name) not in keep
             ]
             for start in range(0, len(gone), BATCH):
-                Observed.objects.filter(pk__in=gone[start : start + BATCH]).delete()
+                batch = Observed.objects.filter(pk__in=gone[start : start + BATCH])
+                if kind == MILESTONES_OF:
+                    self._milestones.gone(kind, batch.values_list("data", flat=True))
+                batch.delete()
             _save(rows)
             state, _created = WatchState.objects.get_or_create(cluster_id=self.cluster, kind=kind)
             state.resource_version = resource_version
@@ -99,11 +106,13 @@ class RowSink:
 
     def upsert(self, kind: str, obj: Object) -> None:
         """Take in one object, new or changed."""
+        self._milestones.seen(kind, [obj])
         _save([row_of(kind, obj, self.cluster)])
 
     def remove(self, kind: str, obj: Object) -> None:
         """Take out one object; an object of the same name that was made since stays."""
         metadata = obj["metadata"]
+        self._milestones.gone(kind, [obj])
         Observed.objects.filter(
             Q(uid=metadata.get("uid") or "") | Q(uid=""),
             cluster=self.cluster,

@@ -7,6 +7,7 @@ slice row is inserted or its intent changed only with the `Locked` that `lock_pr
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,21 +96,20 @@ def place(
     display_name: str,
     workload: WorkloadSpec,
     *,
-    operation_key: str,
+    operation_key: str | None,
     allow_queue: bool = False,
-) -> tuple[Slice, bool]:
-    """Order a slice; return it and whether this call made it.
+) -> tuple[Slice, Assessment | None]:
+    """Order a slice; return it and how the order was judged, None where an earlier call has made it.
 
     The same `operation_key` again gives the slice of the first order, however often and however close together it
-    comes. Raises InvalidOrder for what can never work and OrderRefused for what the state forbids now.
+    comes; None is a key that nobody has used. Raises InvalidOrder for what can never work and OrderRefused for what the
+    state forbids now.
     """
-    earlier = _ordered_before(project, operation_key, user)
-    if earlier:
-        return earlier, False
     with lock_project(project.pk) as locked:
-        earlier = _ordered_before(project, operation_key, user)
+        earlier = _ordered_before(project, operation_key, user) if operation_key else None
         if earlier:
-            return earlier, False
+            return earlier, None
+        operation_key = operation_key or f"own:{uuid.uuid4().hex}"
         if not package.on_sale:
             raise not_on_sale(package)
         app = app_name(locked.project, display_name)
@@ -121,7 +121,7 @@ def place(
         _note(row, user, "ordered", {"package": package.name, "waits": judged.verdict})
         log.info("ordered", extra={"slice": row.public_id, "order": row.order.public_id})
         enqueue.provision(row.pk)
-    return row, True
+    return row, judged
 
 
 def _ordered_before(project: Project, operation_key: str, user: User) -> Slice | None:
@@ -240,8 +240,12 @@ def change(
     Raises InvalidOrder when the volume differs (it cannot be changed) or when the new workload can never work.
     """
 
+    spec = workload.to_json()
+    noted: dict[str, object] = {}
+
     def check(current: Slice) -> bool:
         _refuse_unless(current, Slice.Intent.RUN, Slice.Intent.STOP)
+        noted["fields"] = [name for name, value in current.spec.items() if value != spec.get(name)]
         if workload == current.workload:
             return False
         if workload.volume != current.workload.volume:
@@ -263,7 +267,7 @@ def change(
         )
         return True
 
-    return _change(user, row, check, "change_asked", expected, spec=workload.to_json())
+    return _change(user, row, check, "change_asked", expected, noted, spec=spec)
 
 
 def send_again(user: User | None, row: Slice) -> Slice:
@@ -294,6 +298,7 @@ def _change(
     check: Callable[[Slice], bool],
     code: str,
     expected: int | None,
+    params: dict[str, object] | None = None,
     **values: object,
 ) -> Slice:
     """Lock, check, write. `expected` is the generation the person has seen (API: If-Match)."""
@@ -322,7 +327,7 @@ def _change(
             **values,
         )
         current.refresh_from_db()
-        _note(current, user, code, {})
+        _note(current, user, code, params or {})
         log.info("%s", code, extra={"slice": current.public_id})
         enqueue.provision(current.pk)
     return current

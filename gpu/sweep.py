@@ -14,6 +14,7 @@ from gpu.cluster.client import Cluster
 from gpu.facts import ProjectFacts, project_facts
 from gpu.logcopies import forget_old_logs
 from gpu.manifests import ANNOTATION_SLICE
+from gpu.milestones import forget_beyond
 from gpu.models import IdempotentAnswer, ModelPull, Observed, QuotaState, Slice
 from gpu.observe import forget_old_events
 from gpu.provision import SETTLED
@@ -127,7 +128,12 @@ def _wake(cluster: Cluster | None) -> int:
 
 
 def tidy() -> dict[str, int]:
-    """Forget what is kept only for a while: log copies, old events, answers kept for Idempotency-Key."""
+    """Forget what is kept only for a while: log copies, events, answers for Idempotency-Key, old milestones."""
     before = timezone.now() - KEEP_ANSWERS
     answers, _kinds = IdempotentAnswer.objects.filter(created_at__lt=before).delete()
-    return {"logs": forget_old_logs(), "events": forget_old_events(), "answers": answers}
+    return {
+        "logs": forget_old_logs(),
+        "events": forget_old_events(),
+        "answers": answers,
+        "milestones": forget_beyond(),
+    }

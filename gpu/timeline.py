@@ -1,8 +1,11 @@
-"""What happened to a slice, newest first: somebody's actions, the portal's own, and the cluster's events."""
+"""What happened to a slice, newest first: actions of people and of the portal, what its pods did, events.
+
+Rows hold a time, a code and figures; the sentences are made here, in the reader's language.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,10 +13,13 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
+from gpu.diagnosis.milestones import CODES
 from gpu.diagnosis.view import event_time
 from gpu.facts import ProjectFacts
-from gpu.models import Slice
+from gpu.messages import Moment, Text
+from gpu.models import Milestone, Slice, TimelineEntry
 from gpu.redact import redact
+from gpu.wording import render
 
 SENTENCES = {
     "ordered": gettext_noop("Ordered"),
@@ -43,10 +49,57 @@ SENTENCES = {
 
 WARNINGS = ("refused", "change_refused", "needs_operator", "pull_failed", "delete_failed", "whole_card")
 
+ACCEPTED = {
+    "stop_asked": gettext_noop("Stop accepted by the cluster"),
+    "start_asked": gettext_noop("Start accepted by the cluster"),
+    "restart_asked": gettext_noop("Restart accepted by the cluster"),
+    "change_asked": gettext_noop("Changed: the cluster has the new settings"),
+    "change_refused": gettext_noop("The settings before the change are in the cluster again"),
+}
+"""What the cluster has accepted, by the entry before it that says what was sent."""
+
+SENT = ("ordered", "release_asked", "send_asked", *ACCEPTED)
+
+CHANGED = {
+    "image": gettext_noop("Image"),
+    "command": gettext_noop("Command"),
+    "args": gettext_noop("Arguments"),
+    "env": gettext_noop("Environment"),
+    "port": gettext_noop("Port"),
+    "cpu_request": gettext_noop("CPU"),
+    "cpu_limit": gettext_noop("CPU"),
+    "memory_request": gettext_noop("Memory"),
+    "memory_limit": gettext_noop("Memory"),
+}
+"""What a change may name; anything else of a workload is a matter of the portal's."""
+
+HAPPENED = {
+    "card_found": (gettext_noop("Card found"), gettext_noop("Card found again")),
+    "started": (gettext_noop("Started"), gettext_noop("Started again")),
+    "ready": (gettext_noop("Ready"), gettext_noop("Ready again")),
+}
+"""The first time in a slice's life, and each time after it."""
+
+TROUBLE = {
+    "node_lost": gettext_noop("Its server stopped answering"),
+    "out_of_memory": gettext_noop("Killed: out of memory (host)"),
+    "crashed": gettext_noop("Ended by itself"),
+    "pod_failed": gettext_noop("Ended by its server"),
+}
+ENDED = {
+    "stop_asked": gettext_noop("Stopped"),
+    "restart_asked": gettext_noop("Ended for the restart"),
+    "change_asked": gettext_noop("Ended for the change"),
+    "release_asked": gettext_noop("Ended: the slice is being given back"),
+}
+"""Why a container was ended from outside, by what was sent last."""
+
+MAX_MILESTONES = 200
+
 
 @dataclass(frozen=True)
 class TimelineLine:
-    """One thing that happened. `code` is an own action's code or the event's reason; `detail` is the cluster's text."""
+    """One thing that happened. `code` is an action's or a milestone's, or an event's reason; `detail` adds to it."""
 
     at: datetime
     code: str
@@ -58,20 +111,105 @@ class TimelineLine:
 
 
 def timeline(row: Slice, facts: ProjectFacts, *, limit: int = 100) -> tuple[TimelineLine, ...]:
-    """Return the newest `limit` lines."""
-    own = [
-        TimelineLine(
-            at=entry.at,
-            code=entry.code,
-            sentence=_(SENTENCES.get(entry.code, entry.code)),
-            detail=str(entry.params.get("message") or ""),
-            actor=(entry.actor.get_full_name() or entry.actor.get_username()) if entry.actor else "",
-            warning=entry.code in WARNINGS,
-            count=1,
+    """Return the newest `limit` lines of everything."""
+    lines = (*happened(row, limit=limit), *events(row, facts))
+    return tuple(sorted(lines, key=lambda line: line.at, reverse=True)[:limit])
+
+
+def happened(row: Slice, *, limit: int = 100) -> tuple[TimelineLine, ...]:
+    """Return the newest `limit` of what people and the portal did and what became of it, in its order, newest first."""
+    entries = list(row.timeline.select_related("actor").order_by("-at", "-id")[:limit])[::-1]
+    own = _own(entries)
+    sent = [(entry.at, entry.code) for entry in entries if entry.code in SENT]
+    seen = _milestones(row.milestones.order_by("-last_at", "-id")[:MAX_MILESTONES], sent)
+    # Times of the cluster are whole seconds: what led to them was within that second, and not after them.
+    timed = [*((line.at, line) for line in own), *((_until(line.at), line) for line in seen)]
+    timed.sort(key=lambda each: (each[1].code == "released", each[0]))
+    return tuple(line for _at, line in timed[::-1][:limit])
+
+
+def _until(at: datetime) -> datetime:
+    """The end of the second that the cluster names."""
+    return at if at.microsecond else at.replace(microsecond=999_999)
+
+
+def _own(entries: Iterable[TimelineEntry]) -> list[TimelineLine]:
+    lines, sent = [], ""
+    for entry in entries:
+        sent = entry.code if entry.code in SENT else sent
+        sentence = SENTENCES.get(entry.code, entry.code)
+        lines.append(
+            TimelineLine(
+                at=entry.at,
+                code=entry.code,
+                sentence=_(ACCEPTED.get(sent, sentence) if entry.code == "accepted" else sentence),
+                detail=str(entry.params.get("message") or "") or _fields(entry.params.get("fields")),
+                actor=(entry.actor.get_full_name() or entry.actor.get_username()) if entry.actor else "",
+                warning=entry.code in WARNINGS,
+                count=1,
+            )
         )
-        for entry in row.timeline.select_related("actor").order_by("-at", "-id")[:limit]
-    ]
-    return tuple(sorted((*own, *events(row, facts)), key=lambda line: line.at, reverse=True)[:limit])
+    return lines
+
+
+def _fields(names: object) -> str:
+    known = [_(CHANGED[name]) for name in names if name in CHANGED] if isinstance(names, list) else []
+    return ", ".join(dict.fromkeys(known))
+
+
+def _milestones(rows: Iterable[Milestone], sent: Sequence[tuple[datetime, str]]) -> list[TimelineLine]:
+    """Return the lines of milestones, oldest first, within a second in the order in which one leads to the other."""
+    moments = sorted(
+        (
+            (at, CODES.index(row.code), again, row)
+            for row in rows
+            if row.code in CODES
+            for at, again in _times(row)
+        ),
+        key=lambda each: each[:3],
+    )
+    failed = {row.pod for _at, _rank, _again, row in moments if row.code == "pod_failed"}
+    before: set[str] = set()
+    lines = []
+    for at, _rank, _again, row in moments:
+        if row.code == "ended" and row.pod in failed:
+            continue
+        lines.append(_milestone(at, row, row.code in before, sent))
+        before.add(row.code)
+    return lines
+
+
+def _times(row: Milestone) -> list[tuple[datetime, bool]]:
+    """When a row is a line: what went well the first and the last time, trouble once, at its last time."""
+    if row.code not in HAPPENED or row.count == 1:
+        return [(row.last_at, row.count > 1)]
+    return [(row.at, False), (row.last_at, True)]
+
+
+def _milestone(
+    at: datetime, row: Milestone, again: bool, sent: Sequence[tuple[datetime, str]]
+) -> TimelineLine:
+    detail, trouble = "", row.code in TROUBLE
+    if row.code in HAPPENED:
+        sentence = _(HAPPENED[row.code][again])
+    elif trouble:
+        sentence, detail = _(TROUBLE[row.code]), _trouble(row)
+    else:
+        last = next((code for moment, code in reversed(sent) if moment <= _until(at)), "")
+        sentence = _(ENDED.get(last, gettext_noop("Ended and replaced")))
+    return TimelineLine(at, row.code, sentence, detail, "", trouble, row.count if trouble else 1)
+
+
+def _trouble(row: Milestone) -> str:
+    code, reason = row.params.get("exit_code"), row.params.get("reason")
+    parts = []
+    if code is not None:
+        parts.append(render(Text(gettext_noop("exit code %(code)s"), {"code": code})))
+    if reason:
+        parts.append(str(reason))
+    if row.count > 1:
+        parts.append(render(Text(gettext_noop("for the first time on %(at)s"), {"at": Moment(row.at)})))
+    return ", ".join(parts)
 
 
 def events(row: Slice, facts: ProjectFacts) -> list[TimelineLine]:

@@ -36,7 +36,7 @@ _FAILING = (
 
 def steps(intent: Intent, view: View, state: str) -> tuple[Step, ...]:
     """Every step in order: done with its time, the one it stands at, and those that come after."""
-    done = _done(intent, view)
+    done = _in_order(_done(intent, view))
     reached = 0
     while reached < len(CODES) and CODES[reached] in done:
         reached += 1
@@ -49,6 +49,18 @@ def steps(intent: Intent, view: View, state: str) -> tuple[Step, ...]:
         else Step(code, here if index == reached else "waiting")
         for index, code in enumerate(CODES)
     )
+
+
+def _in_order(done: dict[str, datetime | None]) -> dict[str, datetime | None]:
+    """No step before the one that led to it: the cluster's times are whole seconds, and by a clock of its own."""
+    times: dict[str, datetime | None] = {}
+    latest: datetime | None = None
+    for code in CODES:
+        if code in done:
+            at = done[code]
+            latest = max(at, latest) if at and latest else at or latest
+            times[code] = None if at is None else latest
+    return times
 
 
 def _done(intent: Intent, view: View) -> dict[str, datetime | None]:

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from gpu import orders, pulls, templates_catalogue, tokens, wording
 from gpu.diagnosis import Step
 from gpu.diagnosis.model import NOTHING_TO_DO
-from gpu.facts import ProjectFacts, project_facts
+from gpu.facts import project_facts
 from gpu.forms import ChangeForm, sentence_of, workload_fields
 from gpu.logcopies import request_log
 from gpu.manifest_yaml import to_yaml
@@ -26,7 +26,7 @@ from gpu.model_card import models_card
 from gpu.models import LogCopy, Slice, SliceReceipt
 from gpu.order_errors import OrderRefused, StaleRow
 from gpu.status import SliceStatus, slice_status
-from gpu.timeline import SENTENCES, TimelineLine, events, timeline
+from gpu.timeline import events, happened
 from gpu.views.order import explain, fields_of
 from gpu.views.preview import preview
 from gpu.views.shell import show
@@ -91,7 +91,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "template": templates_catalogue.get(row.workload.template),
         "path": PATHS.get(row.workload.template, ""),
         "steps": steps(status.steps),
-        "timeline": happened(row, facts, status),
+        "timeline": happened(row),
         "events": events(row, facts),
         "yaml": to_yaml(documents),
         "price": wording.money(row.order.price_per_hour, row.order.currency),
@@ -103,18 +103,6 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "receipt": SliceReceipt.objects.filter(slice=row).first(),
     }
     return show(request, actor, row.project, "slices", "slice.html", context)
-
-
-def happened(row: Slice, facts: ProjectFacts, status: SliceStatus) -> list[TimelineLine]:
-    """Return what people and the portal did, and the steps the cluster took, newest first."""
-    lines = [line for line in reversed(timeline(row, facts)) if line.code in SENTENCES]
-    lines += [
-        TimelineLine(step.at, step.code, _(STEPS[step.code]), "", "", warning=False, count=1)
-        for step in status.steps
-        if step.at and step.state == "done" and step.code not in ("ordered", "accepted")
-    ]
-    # Times of the cluster are whole seconds: within one, the steps come after what led to them.
-    return sorted(lines, key=lambda line: line.at.replace(microsecond=0))[::-1]
 
 
 def poll_seconds(status: SliceStatus) -> int | None:
