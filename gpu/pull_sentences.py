@@ -42,7 +42,8 @@ def _percent(pull: ModelPull, row: Slice) -> Mapping[str, object]:
 
 @dataclass(frozen=True)
 class Ending:
-    """One way to end: the sentence, what fills it, and the mend. `causes` are finer sentences by cause."""
+    """One way to end: the sentence, what fills it, and the mend. `causes` are finer sentences by cause; `unmeasured`
+    is the sentence where the server told no size."""
 
     sentence: str
     mend_text: str = ""
@@ -50,6 +51,7 @@ class Ending:
     good: bool = False
     causes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     detail: bool = False
+    unmeasured: str = ""
 
     def text(self, pull: ModelPull, row: Slice) -> Text:
         """Return the sentence for a pull, with the server's own words where they say more."""
@@ -64,7 +66,8 @@ class Ending:
         return Text(self._finer(pull)[1])
 
     def _finer(self, pull: ModelPull) -> tuple[str, str]:
-        return self.causes.get(pull.cause, (self.sentence, self.mend_text))
+        sentence = self.sentence if pull.total else self.unmeasured or self.sentence
+        return self.causes.get(pull.cause, (sentence, self.mend_text))
 
 
 def _filled(msgid: str, params: Mapping[str, object]) -> Text:
@@ -131,6 +134,10 @@ ENDINGS: Mapping[tuple[str, str], Ending] = {
             "Or order a slice with a larger volume."
         ),
         params=_figures,
+        # Ollama tells sizes every 60 ms: a volume that is full before that, or already, ends the pull without one.
+        unmeasured=gettext_noop(
+            "The volume is full: %(model)s does not fit beside what is there, and the volume has %(volume)s in all."
+        ),
     ),
     ("", "not_ollama"): Ending(
         gettext_noop("The answer did not come from Ollama; something in between answered."),

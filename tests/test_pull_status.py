@@ -111,6 +111,13 @@ def test_a_full_volume_is_told_with_both_sizes(pull: ModelPull) -> None:
     assert "restart" in render(found.next_step)
 
 
+def test_a_volume_full_before_a_size_was_told(pull: ModelPull) -> None:
+    found = render(ended(pull, "volume_full").sentence)
+    assert "0 B" not in found
+    assert "at least" not in found
+    assert "20 GiB" in found
+
+
 def test_an_interruption_says_how_far_it_was(pull: ModelPull) -> None:
     assert "50 %" in render(ended(pull, "interrupted", completed=1_009_688_688, total=2_019_377_376).sentence)
 
