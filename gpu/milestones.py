@@ -16,6 +16,7 @@ from django.db import connection
 from django.utils import timezone
 
 from gpu.diagnosis.milestones import Happening, happenings, last_happening
+from gpu.models import Milestone
 from gpu.names import LABEL_NAME
 from tenants.models import FIRST_CLUSTER
 
@@ -65,13 +66,15 @@ class Recorder:
 
     def __init__(self, cluster: int = FIRST_CLUSTER) -> None:
         self._cluster = cluster
-        self._known: OrderedDict[tuple[str, str], datetime] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], datetime] | None = None
 
     def seen(self, kind: str, objects: Iterable[Object]) -> None:
         """Note what objects that are there tell."""
         if kind != KIND:
             return
         new: Found = {}
+        if self._known is None:
+            self._known = self._stored()
         for pod in objects:
             if _app(pod):
                 for happening in happenings(pod):
@@ -84,6 +87,11 @@ class Recorder:
             self._known.move_to_end(key)
         while len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
+
+    def _stored(self) -> OrderedDict[tuple[str, str], datetime]:
+        rows = Milestone.objects.filter(slice__ended_at=None, slice__project__cluster=self._cluster)
+        newest = rows.order_by("-pk").values_list("pod", "code", "last_at")[:REMEMBERED]
+        return OrderedDict(((pod, code), at) for pod, code, at in reversed(list(newest)))
 
     def gone(self, kind: str, objects: Iterable[Object]) -> None:
         """Note that objects, last seen like this, are gone."""
