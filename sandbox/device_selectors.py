@@ -1,7 +1,8 @@
 """CEL expressions that select devices: what the API server refuses of them, and whether a device meets one.
 
-The compiler is another than Kubernetes' own. Its sentences are turned into those of the API server; it estimates no
-cost and knows no macros with two variables, and the functions on addresses, URLs and formats are left out.
+The compiler is another than Kubernetes' own. Its sentences are turned into those of the API server. It estimates no
+cost, does not look into literals (mixed lists, regular expressions, times), and knows neither macros with two variables
+nor Kubernetes' functions on addresses, URLs and formats.
 """
 
 import functools
@@ -91,7 +92,12 @@ sets.intersects - list<dyn> list<dyn> bool
 """
 _FINDING = re.compile(r"^ERROR: <input>:(\d+):(\d+): ", re.MULTILINE)
 _NO_SELECT = re.compile(r"expression of type '(.*)' cannot be the operand of a select operation")
-_NO_RANGE = re.compile(r"cannot be the range of a comprehension")
+_SAME = {
+    "cannot be the range of a comprehension": "cannot be range of a comprehension",
+    "has() argument must be a field selection": "invalid argument to has() macro",
+    r"'\u003F'": "'?'",
+}
+"""Its words, and those of the API server."""
 _NO_OVERLOAD = re.compile(r"found no matching overload for '(.*)' applied to '\((.*)\)'", re.DOTALL)
 _UNDECLARED = re.compile(r"undeclared reference to '(\.?\w+)\.([\w.]*)' ")
 _HAS = re.compile(r"\bhas *\( *device *\. *(?:" + "|".join(_FIELDS) + r") *\)")
@@ -144,9 +150,9 @@ class _Finding:
     sentence: str
 
     def shown(self, source: str) -> str:
-        text = f"ERROR: <input>:{self.line}:{self.column}: {self.sentence}"
         if not source:
-            return text
+            return f"ERROR: <input>:1:0: {self.sentence}"
+        text = f"ERROR: <input>:{self.line}:{self.column}: {self.sentence}"
         line = source.split("\n")[self.line - 1].replace("\t", " ")
         dots = "".join("." if letter.isascii() else "．" for letter in line[: self.column - 1])
         pointed = line[self.column - 1 : self.column]
@@ -174,7 +180,9 @@ def _kubernetes(found: _Finding, source: str) -> _Finding | None:
         if match[1] == _DEVICE:
             return _Finding(found.line, found.column, f"undefined field '{field}'")
         return _Finding(found.line, found.column, f"type '{match[1]}' does not support field selection")
-    sentence = _NO_RANGE.sub("cannot be range of a comprehension", found.sentence)
+    sentence = found.sentence
+    for its, theirs in _SAME.items():
+        sentence = sentence.replace(its, theirs)
     if match := _NO_OVERLOAD.fullmatch(sentence):
         member = re.search(rf"\.\s*{re.escape(match[1])}\s*$", before) and match[1].isidentifier()
         target, _, rest = match[2].partition(", ")
@@ -195,7 +203,7 @@ def _type_name(text: str) -> str:
     }
     text = re.sub(r"\b(NULL|DURATION|TIMESTAMP)\b", lambda match: names[match[1]], text)
     text = re.sub(r"\b[A-Z]+\b", lambda match: match[0].lower(), text)
-    return re.sub(r"\b(any|error)\b", "any", text).replace("<", "(").replace(">", ")")
+    return re.sub(r"\b(any|error)\b", "google.protobuf.Any", text).replace("<", "(").replace(">", ")")
 
 
 @functools.lru_cache(maxsize=256)

@@ -35,7 +35,7 @@ GOOD = [
 ]
 
 BAD = {
-    "": "compilation failed: ERROR: <input>:1:1: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', "
+    "": "compilation failed: ERROR: <input>:1:0: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', "
     "'.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
     "x": "compilation failed: ERROR: <input>:1:1: undeclared reference to 'x' (in container '')\n | x\n | ^",
     "default-scheduler": "compilation failed: ERROR: <input>:1:1: undeclared reference to 'default' (in container '')\n"
@@ -50,6 +50,10 @@ BAD = {
     " | 'ü' == x\n | .．.....^",
     "device.foo": "compilation failed: ERROR: <input>:1:7: undefined field 'foo'\n | device.foo\n | ......^",
     "has(device.foo)": "compilation failed: ERROR: <input>:1:4: undefined field 'foo'\n | has(device.foo)\n | ...^",
+    "has(x)": "compilation failed: ERROR: <input>:1:5: invalid argument to has() macro\n | has(x)\n | ....^",
+    "[": "compilation failed: ERROR: <input>:1:2: Syntax error: mismatched input '<EOF>' expecting {'[', ']', '{', "
+    "'(', '.', ',', '-', '!', '?', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n"
+    " | [\n | .^",
     "device.driver.x": "compilation failed: ERROR: <input>:1:14: type 'string' does not support field selection\n"
     " | device.driver.x\n | .............^",
     "device.driver == 3": "compilation failed: ERROR: <input>:1:15: found no matching overload for '_==_' applied to "
@@ -71,7 +75,7 @@ BAD = {
     "device": "must evaluate to bool or the unknown type, not kubernetes.DRADevice",
     "device.driver": "must evaluate to bool or the unknown type, not string",
     "device.capacity['a'].b": "must evaluate to bool or the unknown type, not kubernetes.Quantity",
-    "device.attributes['a']": "must evaluate to bool or the unknown type, not map(string, any)",
+    "device.attributes['a']": "must evaluate to bool or the unknown type, not map(string, google.protobuf.Any)",
     "[1]": "must evaluate to bool or the unknown type, not list(int)",
 }
 
