@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -187,14 +187,25 @@ def _build(go: Path, output: Path, say: Callable[[str], None]) -> None:
     major, minor = RELEASE.removeprefix("v").split(".")[:2]
     stamp = {"gitVersion": RELEASE, "gitMajor": major, "gitMinor": minor}
     flags = " ".join(f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items())
+    options = ["-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {flags}", "-o", str(output)]
+    run_go([str(go), "build", *options], ".", "Kubernetes", HERE, _go_environment(), say)
+
+
+def run_go(
+    command: Sequence[str],
+    target: str,
+    name: str,
+    folder: Path,
+    env: Mapping[str, str],
+    say: Callable[[str], None],
+) -> None:
+    """Let Go build a target in a folder, below other work and with a word a minute. Raises BuildError."""
     busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-    command = ["nice", "-n", "10", str(go), "build", "-trimpath", "-buildvcs=false"]
-    command += ["-p", "1"] if busy else []
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as log:
         child = subprocess.Popen(
-            [*command, "-ldflags", f"-s -w {flags}", "-o", str(output), "."],
-            cwd=HERE, env=_go_environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            ["nice", "-n", "10", *command, *(["-p", "1"] if busy else []), target],
+            cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
         try:
             while True:
@@ -209,7 +220,7 @@ def _build(go: Path, output: Path, say: Callable[[str], None]) -> None:
                 child.wait()
         if child.returncode != 0:
             log.seek(0)
-            raise BuildError(f"Kubernetes could not be built:\n{log.read().strip()[-4000:]}")
+            raise BuildError(f"{name} could not be built:\n{log.read().strip()[-4000:]}")
     say(_LINE(f"built in {round(time.monotonic() - begin)} s"))
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from dev.controlplane import build as controlplane
-from dev.controlplane.build import BuildError, find_go
+from dev.controlplane.build import BuildError, find_go, run_go
 
 HERE = Path(__file__).resolve().parent
 MODULE = "github.com/ollama/ollama"
@@ -127,30 +127,7 @@ def _build(go: Path, include: Path, folder: Path, say: Callable[[str], None]) ->
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
     }
-    begin = time.monotonic()
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1)
-    command = ["nice", "-n", "10", str(go), "install", *_FLAGS]
-    command += ["-p", "1"] if busy else []
-    with tempfile.TemporaryFile("w+") as log:
-        child = subprocess.Popen(
-            [*command, f"{MODULE}@{RELEASE}"],
-            cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-        )  # fmt: skip
-        try:
-            while True:
-                try:
-                    child.wait(timeout=60)
-                    break
-                except subprocess.TimeoutExpired:
-                    say(_LINE(f"  still building, {round(time.monotonic() - begin)} s"))
-        finally:
-            if child.poll() is None:
-                child.terminate()
-                child.wait()
-        if child.returncode != 0:
-            log.seek(0)
-            raise BuildError(f"Ollama could not be built:\n{log.read().strip()[-4000:]}")
-    say(_LINE(f"built in {round(time.monotonic() - begin)} s"))
+    run_go([str(go), "install", *_FLAGS], f"{MODULE}@{RELEASE}", "Ollama", folder, env, say)
 
 
 def main() -> int:
