@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
@@ -52,7 +52,12 @@ class Assessment:
     objections: tuple[Objection, ...]
     never_fits: tuple[Shortage, ...]
     capacity: Capacity | None
-    freshness: Freshness
+    facts: ProjectFacts
+
+    @property
+    def freshness(self) -> Freshness:
+        """How old the facts are."""
+        return self.facts.freshness
 
     @property
     def refused(self) -> tuple[Finding, ...]:
@@ -91,8 +96,13 @@ def assess(
 
     `current` and what it holds are left out of what is used: its old pod goes before the new one comes (Recreate).
     """
-    facts = facts or project_facts(project.namespace, events=False)
-    held = holding(project, [package], facts, without=current)[package.pk]
+    facts = facts or project_facts(project.namespace, events=False, cluster=project.cluster_id)
+    rows = list(
+        Slice.objects.filter(project=project, ended_at=None).only(
+            "public_id", "display_name", "app", "intent", "package_id", "spec", "terms"
+        )
+    )
+    held = holding(project, [package], facts, without=current, rows=rows)[package.pk]
     spec = SliceSpec(
         namespace=project.namespace,
         app=app,
@@ -113,7 +123,7 @@ def assess(
         documents = render(spec)
         findings += contract.check(documents, [spec.terms])
         demand, objections = demand_of(workload, spec.terms.device_class, limits)
-    rooms = _rooms(project, facts, limits, current)
+    rooms = _rooms(rows, facts, limits, current)
     shortages = tuple(item for item in fits(demand, rooms) if not _is_device_key(item.key))
     if current is not None and workload.volume is not None and facts.of(app, "PersistentVolumeClaim"):
         shortages = tuple(item for item in shortages if not _is_storage_key(item.key))
@@ -130,8 +140,8 @@ def assess(
         shortages=shortages,
         objections=objections,
         never_fits=never,
-        capacity=capacity(cards(project.namespace), package.terms, package.card_product),
-        freshness=facts.freshness,
+        capacity=capacity(cards(project.namespace, project.cluster_id), package.terms, package.card_product),
+        facts=facts,
     )
 
 
@@ -157,14 +167,16 @@ def demand_of(
 
 
 def _rooms(
-    project: Project, facts: ProjectFacts, limits: Limits, current: Slice | None
+    rows: Iterable[Slice], facts: ProjectFacts, limits: Limits, current: Slice | None
 ) -> Mapping[str, Room]:
     """The project's headroom, less what orders will take whose objects the cluster has not charged yet.
 
     What `current` holds now counts as free: its old pod goes before the new one comes.
     """
     pending: dict[str, Decimal] = {}
-    for row in Slice.objects.filter(project=project, ended_at=None, intent=Slice.Intent.RUN):
+    for row in rows:
+        if row.intent != Slice.Intent.RUN:
+            continue
         is_current = current is not None and row.pk == current.pk
         charged = _has_pod(facts, row.app)
         # Once a ReplicaSet wants its pod the cluster has decided: the pod is charged, or was refused and takes nothing.

@@ -155,7 +155,11 @@ def _on_cpu() -> Warning:
 
 def degraded(rows: Iterable[Slice]) -> dict[int, Degraded]:
     """Return for slices by primary key why they run with limitations; two queries, none where no slice can."""
-    able = {row.pk: row for row in rows if row.ended_at is None and row.intent == Slice.Intent.RUN}
+    able = {
+        row.pk: row
+        for row in rows
+        if row.ended_at is None and row.intent == Slice.Intent.RUN and row.applied_generation
+    }
     if not able:
         return {}
     receipts = {item.slice_id: item for item in SliceReceipt.objects.filter(slice__in=able)}

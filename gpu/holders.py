@@ -44,19 +44,22 @@ class Holding:
 
 
 def holding(
-    project: Project, packages: Iterable[Package], facts: ProjectFacts, *, without: Slice | None = None
+    project: Project,
+    packages: Iterable[Package],
+    facts: ProjectFacts,
+    *,
+    without: Slice | None = None,
+    rows: Sequence[Slice] | None = None,
 ) -> dict[int, Holding]:
     """Return per package id what the project is entitled to and who holds it; `without` leaves one slice out.
 
-    Two queries. Claims of a DeviceClass that no slice of the portal accounts for count on the first package of that
-    class: the quota of the cluster charges them too.
+    Two queries; one for a caller that has the project's `rows` that have not ended. Claims of a DeviceClass that no
+    slice of the portal accounts for count on the first package of that class: the cluster's quota charges them too.
     """
-    rows = list(
-        Slice.objects.filter(project=project, ended_at=None).only(
-            "public_id", "display_name", "app", "intent", "package_id"
-        )
-    )
-    entitled = dict(Entitlement.objects.filter(project=project).values_list("package_id", "count"))
+    if rows is None:
+        alive = Slice.objects.filter(project=project, ended_at=None)
+        rows = list(alive.only("public_id", "display_name", "app", "intent", "package_id"))
+    entitled = dict(Entitlement.objects.filter(project=project).order_by().values_list("package_id", "count"))
     claims: dict[str, list[Object]] = {}
     for app, claim in facts.claims():
         claims.setdefault(app, []).append(claim)

@@ -29,6 +29,15 @@ def only_one(space: int, key: int) -> Iterator[bool]:
                 cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [space, key % 2**31])
 
 
+def taken(space: int, key: int) -> bool:
+    """Take the lock `key` of a space until the present transaction ends; False when somebody else holds it."""
+    if not connection.in_atomic_block:
+        raise RuntimeError("such a lock is taken only in a transaction")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s, %s)", [space, key % 2**31])
+        return bool(cursor.fetchone()[0])
+
+
 def once_in(name: str, seconds: float) -> bool:
     """Whether this is the first call with `name` within so many seconds, by the cache's clock; True where it is away.
 

@@ -11,6 +11,7 @@ import pytest
 from django.core.cache import cache
 from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from gpu import orders
 from gpu.api.idempotency import lock_key
@@ -291,8 +292,6 @@ def test_the_same_key_with_another_body_is_422(api: Api) -> None:
 
 
 def test_a_key_whose_first_request_still_runs_is_409(api: Api, made: World) -> None:
-    api("POST", "slices/", BODY, Idempotency_Key="k")
-    IdempotentAnswer.objects.update(status=None)
     other = connection.copy()
     with other.cursor() as cursor:
         key = [ANSWER_LOCK, lock_key(made.acme, "k") % 2**31]
@@ -302,10 +301,11 @@ def test_a_key_whose_first_request_still_runs_is_409(api: Api, made: World) -> N
     other.close()
     problem(answer, 409, "idempotency_in_progress")
     assert answer["Retry-After"] == "1"
+    assert not Order.objects.exists()
     assert api("POST", "slices/", BODY, Idempotency_Key="k").status_code == 202
 
 
-def test_a_request_whose_process_died_is_taken_over_and_makes_no_second_order(api: Api) -> None:
+def test_a_request_whose_process_died_in_an_earlier_version_is_taken_over(api: Api) -> None:
     body = json.dumps(BODY).encode()
     fingerprint = hashlib.sha256(b"\n".join((b"POST", b"/api/v1/slices/", body))).hexdigest()
     IdempotentAnswer.objects.create(tenant=api.row.tenant, key="k", fingerprint=fingerprint)
@@ -313,6 +313,27 @@ def test_a_request_whose_process_died_is_taken_over_and_makes_no_second_order(ap
     assert first.status_code == 202
     assert again.json()["id"] == first.json()["id"]
     assert Order.objects.count() == 1
+
+
+def test_the_answer_to_an_order_is_what_the_slice_says_of_itself(api: Api) -> None:
+    ordered = api("POST", "slices/", BODY)
+    read = api("GET", f"slices/{ordered.json()['id']}/")
+    assert ordered["ETag"] == read["ETag"]
+    assert {**ordered.json(), "observed": None} == {**read.json(), "observed": None}
+
+
+def test_an_order_costs_few_statements_however_many_slices_there_are(api: Api, made: World) -> None:
+    made.entitle(50)
+    api("POST", "slices/", BODY, Idempotency_Key="warm")
+    counts = []
+    for number in range(2):
+        for other in range(number * 10):
+            made.order(f"Other {other}")
+        with CaptureQueriesContext(connection) as captured:
+            answer = api("POST", "slices/", {**BODY, "allow_queue": True}, Idempotency_Key=f"k{number}")
+        assert answer.status_code == 202, answer.json()
+        counts.append(len(captured))
+    assert counts[0] == counts[1] <= 23
 
 
 def test_an_order_is_made_with_its_answer_or_not_at_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
@@ -32,9 +31,8 @@ class TokenAuthentication(BaseAuthentication):
         if row is None:
             raise AuthenticationFailed(_("The token is unknown, revoked or expired."))
         now = timezone.now()
-        ApiToken.objects.filter(
-            Q(last_used_at=None) | Q(last_used_at__lt=now - NOTE_USE_EVERY), pk=row.pk
-        ).update(last_used_at=now)
+        if row.last_used_at is None or row.last_used_at < now - NOTE_USE_EVERY:
+            ApiToken.objects.filter(pk=row.pk).update(last_used_at=now)
         return row.user, row
 
     def authenticate_header(self, request: Request) -> str:

@@ -1,7 +1,7 @@
 """Idempotency-Key: the same key and body gives the first answer again, for 24 hours, per tenant.
 
 Only answers that made something are kept: a refused request made nothing, and may be tried again with its key. A
-request is "still running" while its database session holds a lock, which ends with its process; no clock is asked.
+request is "still running" while its transaction holds a lock, which ends with its process; no clock is asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpu.api.problems import Problem
-from gpu.locks import ANSWER_LOCK, only_one
+from gpu.locks import ANSWER_LOCK, taken
 from gpu.models import IdempotentAnswer
 from tenants.models import Tenant
 
@@ -50,9 +50,17 @@ def once(request: Request, tenant: Tenant, make: Callable[[], Response]) -> Resp
     fingerprint = hashlib.sha256(
         b"\n".join(((request.method or "").encode(), request.path.encode(), body))
     ).hexdigest()
-    with only_one(ANSWER_LOCK, lock_key(tenant, key)) as first:
-        row = _claim(tenant, key, fingerprint)
-        if row.status is not None:
+    with transaction.atomic():  # what was made and its answer, or neither
+        first = taken(ANSWER_LOCK, lock_key(tenant, key))
+        row = IdempotentAnswer.objects.filter(tenant=tenant, key=key).first()
+        if row is not None and row.fingerprint != fingerprint:
+            raise Problem(
+                422,
+                "idempotency_key_reused",
+                _("This Idempotency-Key was used for another request."),
+                _("Use a new key for a new request."),
+            )
+        if row is not None and row.status is not None:
             return Response(row.body, status=row.status, headers={**row.headers, REPLAYED: "true"})
         if not first:
             raise Problem(
@@ -62,16 +70,8 @@ def once(request: Request, tenant: Tenant, make: Callable[[], Response]) -> Resp
                 _("Try again in a second."),
                 headers={"Retry-After": "1"},
             )
-        try:
-            with transaction.atomic():  # what was made and its answer, or neither
-                response = make()
-                kept = {name: response[name] for name in ("Location", "ETag") if name in response}
-                IdempotentAnswer.objects.filter(pk=row.pk).update(
-                    status=response.status_code, body=response.data, headers=kept
-                )
-        except Exception:
-            IdempotentAnswer.objects.filter(pk=row.pk).delete()
-            raise
+        response = make()
+        _keep(tenant, key, fingerprint, response)
     return response
 
 
@@ -80,16 +80,19 @@ def lock_key(tenant: Tenant, key: str) -> int:
     return int.from_bytes(hashlib.sha256(f"{tenant.pk} {key}".encode()).digest()[:4])
 
 
-def _claim(tenant: Tenant, key: str, fingerprint: str) -> IdempotentAnswer:
-    """Return the row of this key: new, of an earlier request that was answered, or of one that lost its process."""
-    row, _created = IdempotentAnswer.objects.get_or_create(
-        tenant=tenant, key=key, defaults={"fingerprint": fingerprint}
+def _keep(tenant: Tenant, key: str, fingerprint: str, response: Response) -> None:
+    """Keep the answer. A row without one is of an earlier version, which wrote it before it began, and died."""
+    answer = IdempotentAnswer(
+        tenant=tenant,
+        key=key,
+        fingerprint=fingerprint,
+        status=response.status_code,
+        body=response.data,
+        headers={name: response[name] for name in ("Location", "ETag") if name in response},
     )
-    if row.fingerprint != fingerprint:
-        raise Problem(
-            422,
-            "idempotency_key_reused",
-            _("This Idempotency-Key was used for another request."),
-            _("Use a new key for a new request."),
-        )
-    return row
+    IdempotentAnswer.objects.bulk_create(
+        [answer],
+        update_conflicts=True,
+        unique_fields=["tenant", "key"],
+        update_fields=["status", "body", "headers"],
+    )

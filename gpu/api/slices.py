@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ from gpu.api.schema import YamlRenderer, described
 from gpu.api.serializers import ChangeIn, OrderIn, merged_workload, ordered_workload
 from gpu.assess import assess
 from gpu.diagnosis import STATES
-from gpu.facts import project_facts
+from gpu.facts import ProjectFacts, project_facts
 from gpu.logcopies import request_log
 from gpu.manifests import render, to_yaml
 from gpu.models import Package, Slice
@@ -60,10 +59,11 @@ class SliceView(ApiView):
         rows = Slice.objects.select_related("project__tenant", "package", "order")
         return access.get_or_404(rows, self.actor, "project__tenant", public_id=public_id)
 
-    def answer(self, row: Slice, status: int = 200) -> Response:
-        """Return a slice with its ETag."""
-        row = self.row(row.public_id)
-        data = representations.slice_status(slice_status(row))
+    def answer(self, row: Slice, status: int = 200, facts: ProjectFacts | None = None) -> Response:
+        """Return a slice with its ETag; without `facts`, the row and what was seen of it are read anew."""
+        if facts is None:
+            row = self.row(row.public_id)
+        data = representations.slice_status(slice_status(row, facts))
         headers = {"ETag": representations.etag(data)}
         if status != 200:
             headers["Location"] = reverse("api-slice", [row.public_id], request=self.request)
@@ -125,17 +125,16 @@ class SlicesView(SliceView):
     def _order(self) -> Response:
         order = self.read(OrderIn)
         project, package = _place(self.actor, order)
-        row, _made = orders.place(
+        row, judged = orders.place(
             self.actor.user,
             project,
             package,
             order["display_name"],
             ordered_workload(order),
-            # `once` keeps the order with its answer, so the key need not be told to the order.
-            operation_key=f"api:{uuid.uuid4().hex}",
+            operation_key=None,  # `once` keeps the order with its answer
             allow_queue=order["allow_queue"],
         )
-        return self.answer(row, 202)
+        return self.answer(row, 202, judged.facts if judged else None)
 
 
 class PreviewView(SliceView):
@@ -257,10 +256,10 @@ class LogView(SliceView):
 
 
 def _tenant(actor: access.Actor) -> Tenant:
-    membership = access.memberships(actor).first()
-    if membership is None:
+    """Return the token's tenant: it is valid only while its user is a member there."""
+    if actor.token is None:
         raise Http404
-    return membership.tenant
+    return actor.token.tenant
 
 
 def _place(actor: access.Actor, order: dict[str, Any]) -> tuple[Project, Package]:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from gpu import orders, templates_catalogue, wording
-from gpu.assess import assess
+from gpu.assess import Assessment, assess
 from gpu.contract import Finding
 from gpu.facts import project_facts
 from gpu.fit_panel import fit_fields, fit_panel
@@ -57,8 +57,10 @@ def order(request: HttpRequest, namespace: str) -> HttpResponse:
     return show(request, actor, project, "order", template, context)
 
 
-def place(user: User, project: Project, form: OrderForm, asked: WorkloadSpec) -> tuple[Slice, bool]:
-    """Send the order of a valid form; returns the slice and whether it is new. Raises OrderRefused."""
+def place(
+    user: User, project: Project, form: OrderForm, asked: WorkloadSpec
+) -> tuple[Slice, Assessment | None]:
+    """Send the order of a valid form; returns the slice and, where it is new, its judgement. Raises OrderRefused."""
     data = form.cleaned_data
     return orders.place(
         user,
