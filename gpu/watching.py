@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,42 +24,71 @@ from tenants.models import Cluster as ClusterRow
 log = logging.getLogger(__name__)
 
 WATCH_LOCK = 0x3A7C4
+WRITE_LOCKS = 0x3A7E0
+"""The first of a lock a kind."""
+
 # Short streams: a connection that went silent without a word is noticed within a minute, and going on costs no list.
 OPTIONS = WatchOptions(timeout_s=50, silence_s=60.0, longest_pause_s=15.0)
 HEARTBEAT_S = 1.0
 
 
+class Superseded(Exception):
+    """Another process writes this kind of this cluster."""
+
+
 class LiveSink(RowSink):
-    """A RowSink that knows which watches stand, and drops a database connection that broke."""
+    """A RowSink that knows which watches stand, drops a database connection that broke, and writes only its own kinds.
+
+    Whoever writes a kind holds its lock on the very connection that writes: a watcher that has lost its place and does
+    not know it yet cannot write something old over what its successor has taken in.
+    """
 
     def __init__(self, cluster: int = FIRST_CLUSTER) -> None:
         super().__init__(cluster)
         self.standing: set[str] = set()
+        self._held: dict[str, Any] = {}
 
     def alive(self, kind: str) -> None:
-        """The watch of `kind` stands."""
-        self.standing.add(kind)
-        super().alive(kind)
+        """The watch of `kind` stands; written once, since the heartbeat writes it from then on."""
+        if kind not in self.standing:
+            self._guarded(super().alive, kind)
+            self.standing.add(kind)
+
+    def ended(self, kind: str) -> None:
+        """The heartbeat tells no longer that `kind` is up to date."""
+        self.standing.discard(kind)
 
     def failed(self, kind: str, error: Exception) -> None:
         """The watch of `kind` fails."""
         self.standing.discard(kind)
         self._guarded(super().failed, kind, error)
 
-    def replace(self, kind: str, items: Sequence[Any], resource_version: str) -> None:
+    def replace(self, kind: str, items: Iterable[Any], resource_version: str) -> None:
         """Take in a list."""
         self._guarded(super().replace, kind, items, resource_version)
 
-    def upsert(self, kind: str, obj: Any) -> None:
-        """Take in an object."""
-        self._guarded(super().upsert, kind, obj)
+    def changes(self, kind: str, changes: Sequence[Any]) -> None:
+        """Take in changes."""
+        self._guarded(super().changes, kind, changes)
 
-    def _guarded(self, call: Callable[..., None], *args: Any) -> None:
+    def progress(self, kind: str, resource_version: str) -> None:
+        """Note how far the watch is."""
+        self._guarded(super().progress, kind, resource_version)
+
+    def _guarded(self, call: Callable[..., None], kind: str, *args: Any) -> None:
         try:
-            call(*args)
+            self._hold(kind)
+            call(kind, *args)
         except (DatabaseError, InterfaceError):
             connection.close()
             raise
+
+    def _hold(self, kind: str) -> None:
+        if connection.connection is not None and self._held.get(kind) is connection.connection:
+            return
+        if not _take_lock(WRITE_LOCKS + WATCHED_KINDS.index(kind), self.cluster):
+            raise Superseded(f"{kind} of cluster {self.cluster} is written by another process")
+        self._held[kind] = connection.connection
 
 
 @dataclass(frozen=True)
@@ -128,7 +157,7 @@ def watch(
     """Watch one cluster (`key` of its row) until `stop`; while another process holds its lock, wait as a stand-by."""
     while not stop.is_set():
         try:
-            if _take_lock(key):
+            if _take_lock(WATCH_LOCK, key):
                 _watch_as_holder(cluster, stop, options, key)
         except (DatabaseError, InterfaceError) as error:
             log.warning("the database does not answer: %s", error.__class__.__name__)
@@ -136,9 +165,10 @@ def watch(
         stop.wait(2.0)
 
 
-def _take_lock(key: int) -> bool:
+def _take_lock(space: int, key: int) -> bool:
+    """Take a lock that this connection holds until it closes."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [WATCH_LOCK, key])
+        cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [space, key])
         return bool(cursor.fetchone()[0])
 
 
@@ -180,8 +210,7 @@ def _heartbeat(cluster: Cluster, sink: LiveSink, stop: threading.Event) -> None:
             try:
                 cluster.version()
             except ClusterError as error:
-                for kind in WATCHED_KINDS:
-                    RowSink.failed(sink, kind, error)
+                sink.all_failed(WATCHED_KINDS, error)
             else:
                 sink.states(*sink.standing).update(seen_at=Now(), failing_since=None, error_code="")
         except (DatabaseError, InterfaceError) as error:

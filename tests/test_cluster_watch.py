@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpu.cluster.client import Cluster
+from gpu.cluster.stream import MOST_AT_ONCE
 from gpu.cluster.watch import WatchOptions
 from tests.fake_api import FakeApi, Reply, listed, status_object, streamed
 from tests.watch_helpers import (
@@ -111,11 +113,11 @@ def test_managed_fields_are_dropped(api: FakeApi, cluster: Cluster) -> None:
     kept: list[dict[str, Any]] = []
 
     class Keeper(View):
-        def replace(self, kind: str, items: Sequence[dict[str, Any]], resource_version: str) -> None:
+        def replace(self, kind: str, items: Iterable[dict[str, Any]], resource_version: str) -> None:
             kept.extend(items)
 
-        def upsert(self, kind: str, obj: dict[str, Any]) -> None:
-            kept.append(obj)
+        def changes(self, kind: str, changes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+            kept.extend(obj for _event, obj in changes)
 
     script(api, [FIRST], [streamed(event("ADDED", "c", "101"), end="hang")])
     with watching(cluster, Keeper()):
@@ -203,6 +205,75 @@ def test_a_sink_that_failed_gets_the_whole_again(
         until(lambda: len(api.watches()) == 2)
     assert view.calls == ["replace 100", "upsert c", "replace 5200"]
     assert view.names == {"b": "5100"}
+
+
+def test_what_came_before_the_damage_is_taken_first(api: FakeApi, cluster: Cluster) -> None:
+    script(api, [FIRST, SECOND], [streamed(event("ADDED", "c", "101"), b"no json\n"), HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.watches()) == 2)
+    assert view.calls == ["replace 100", "upsert c", "replace 5200"]
+
+
+class Slow(View):
+    """Takes its time with the first changes, and counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def changes(self, kind: str, changes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        if not self.sizes:
+            time.sleep(0.3)
+        self.sizes.append(len(changes))
+        super().changes(kind, changes)
+
+
+def test_what_came_meanwhile_is_taken_together_in_its_order(api: FakeApi, cluster: Cluster) -> None:
+    count = 2 * MOST_AT_ONCE + 50
+    burst = [event("ADDED", f"n{number}", str(1000 + number)) for number in range(count)]
+    script(api, [FIRST], [streamed(*burst, end="hang")])
+    view = Slow()
+    with watching(cluster, view):
+        until(lambda: sum(view.sizes) == count)
+        # More came than was taken, so what was known was not up to date; now it is.
+        until(lambda: view.up[-1])
+    assert view.calls[1:] == [f"upsert n{number}" for number in range(count)]
+    assert len(view.sizes) < count / 10
+    assert max(view.sizes) <= MOST_AT_ONCE
+    assert False in view.up[:-2]
+
+
+def test_a_lone_change_waits_for_no_other(api: FakeApi, cluster: Cluster) -> None:
+    lines = [each for number in range(5) for each in (event("MODIFIED", "a", str(101 + number)), 0.3)]
+    script(api, [FIRST], [streamed(*lines, end="hang")])
+    view = Slow()
+    view.sizes.append(0)
+    with watching(cluster, view):
+        until(lambda: view.names.get("a") == "101")
+        assert view.sizes == [0, 1]
+        until(lambda: view.names["a"] == "105")
+    assert view.sizes == [0, 1, 1, 1, 1, 1]
+
+
+def test_while_a_list_is_read_again_nothing_is_told_to_be_up_to_date(api: FakeApi, cluster: Cluster) -> None:
+    late = Reply(SECOND.status, SECOND.body, SECOND.headers, before_s=0.5)
+    script(api, [FIRST, late], [streamed(TOO_OLD), HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.lists()) == 2)
+        assert view.up == [True, False]
+        until(lambda: len(api.watches()) == 2)
+        until(lambda: view.up[-1])
+
+
+def test_a_list_that_is_stopped_half_way_replaces_nothing(api: FakeApi, cluster: Cluster) -> None:
+    api.on("GET", "continue=", Reply(SECOND.status, SECOND.body, SECOND.headers, before_s=0.3))
+    script(api, [listed("Job", "100", [job("a", "90")], token="t")], [HANG])
+    view = View()
+    with watching(cluster, view):
+        until(lambda: len(api.lists()) == 2)
+    assert (view.calls, view.errors) == ([], [])
 
 
 def test_no_request_ever_says_none(api: FakeApi, cluster: Cluster) -> None:

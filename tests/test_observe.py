@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import weakref
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
+from gpu.cluster.errors import Gone
 from gpu.facts import WATCHED_KINDS, freshness, project_facts
 from gpu.models import Observed, WatchState
-from gpu.observe import RowSink, forget_old_events, prune
+from gpu.observe import BATCH, RowSink, forget_old_events, prune
 from tests.factories import claim, observe, quota, watched, world
 
 pytestmark = pytest.mark.django_db
@@ -80,6 +86,135 @@ def test_what_no_reader_needs_is_dropped_and_nul_is_replaced() -> None:
     noisy["status"]["message"] = "a\x00b"
     RowSink().upsert("Pod", noisy)
     assert "\x00" not in Observed.objects.get(kind="Pod").data["status"]["message"]
+
+
+def versions_of_rows() -> dict[str, str]:
+    """Where each row is in the table: a row that is written, even with the same content, moves."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, ctid::text FROM gpu_observed")
+        return dict(cursor.fetchall())
+
+
+def test_a_list_of_what_is_known_writes_only_what_changed() -> None:
+    sink, pods = RowSink(), [pod(f"p{number}") for number in range(3)]
+    sink.replace("Pod", pods, "5")
+    before = versions_of_rows()
+    sink.replace("Pod", [*pods[:2], {**pods[2], "status": {"phase": "Running"}}], "9")
+    sink.upsert("Pod", pods[0])
+    after = versions_of_rows()
+    assert [name for name in before if after[name] != before[name]] == ["p2"]
+
+
+def test_a_list_is_seen_only_as_a_whole_and_read_page_by_page() -> None:
+    sink = RowSink()
+    sink.replace("Pod", [pod("old")], "5")
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    most: list[int] = []
+
+    class Item(dict[str, Any]):
+        def __hash__(self) -> int:  # type: ignore[override]
+            return id(self)
+
+    def items() -> Iterator[Item]:
+        for number in range(3 * BATCH):
+            item = Item(pod(f"p{number}"))
+            alive.add(item)
+            if number % BATCH == BATCH - 1:
+                most.append(len(alive))
+                assert names() == {"old"}
+            yield item
+
+    sink.replace("Pod", items(), "9")
+    assert Observed.objects.count() == 3 * BATCH
+    assert max(most) <= 2 * BATCH
+
+
+def test_a_list_that_breaks_off_changes_nothing() -> None:
+    sink = RowSink()
+    sink.replace("Pod", [pod("a"), pod("b")], "5")
+
+    def items() -> Iterator[dict[str, Any]]:
+        yield from (pod(f"p{number}") for number in range(BATCH + 1))
+        raise Gone("too old")
+
+    with pytest.raises(Gone):
+        sink.replace("Pod", items(), "9")
+    assert names() == {"a", "b"}
+    assert WatchState.objects.get(kind="Pod").resource_version == "5"
+    sink.replace("Pod", [pod("b")], "10")
+    assert names() == {"b"}
+
+
+def test_the_newest_version_wins_whatever_comes_last() -> None:
+    sink = RowSink()
+
+    def phase() -> str:
+        found: str = Observed.objects.get(kind="Pod").data["status"]["phase"]
+        return found
+
+    for version, given, told in (
+        ("10", "Running", "Running"),
+        ("9", "Pending", "Running"),
+        ("11", "Failed", "Failed"),
+        ("no number", "Unknown", "Unknown"),
+    ):
+        sink.upsert("Pod", {**pod("a", resourceVersion=version), "status": {"phase": given}})
+        assert phase() == told
+    sink.upsert("Pod", {**pod("a", resourceVersion="20"), "status": {"phase": "Running"}})
+    sink.upsert("Pod", {**pod("a", uid="another", resourceVersion="3"), "status": {"phase": "Pending"}})
+    assert phase() == "Pending"
+    # A cluster that was restored from a backup counts from an earlier version: its list is right.
+    sink.replace(
+        "Pod", [{**pod("a", uid="another", resourceVersion="2"), "status": {"phase": "Failed"}}], "2"
+    )
+    assert phase() == "Failed"
+
+
+def test_changes_that_came_together_are_one_statement(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    with django_assert_num_queries(1):
+        RowSink().changes("Service", [("ADDED", pod(f"p{number}")) for number in range(400)])
+    assert Observed.objects.filter(kind="Service").count() == 400
+
+
+@pytest.mark.parametrize(
+    ("changes", "left"),
+    [
+        ([("DELETED", "old"), ("ADDED", "new")], ["new"]),
+        ([("DELETED", "old"), ("ADDED", "new"), ("DELETED", "new")], []),
+        ([("MODIFIED", "old"), ("DELETED", "old")], []),
+        ([("DELETED", "old"), ("ADDED", "new"), ("DELETED", "old")], ["new"]),
+        ([("DELETED", "older")], ["old"]),
+        ([("DELETED", "old"), ("ADDED", "new"), ("DELETED", "new"), ("ADDED", "newest")], ["newest"]),
+    ],
+)
+def test_changes_that_came_together_end_as_one_after_the_other(
+    changes: list[tuple[str, str]], left: list[str]
+) -> None:
+    sink = RowSink()
+    for together in (True, False):
+        Observed.objects.all().delete()
+        sink.changes("Service", [("ADDED", pod("a", uid="old")), ("ADDED", pod("other"))])
+        found = [(event, pod("a", uid=uid)) for event, uid in changes]
+        for part in [found] if together else [[each] for each in found]:
+            sink.changes("Service", part)
+        assert list(Observed.objects.filter(name="a").values_list("uid", flat=True)) == left
+        assert Observed.objects.filter(name="other").exists()
+
+
+def test_what_a_database_cannot_hold_is_replaced_in_lists_and_changes() -> None:
+    sink = RowSink()
+    broken = json.loads('"a\\u0000b \\ud800 \\ud83d\\ude00 \\\\u0000"')
+    obj = {**pod("a"), "status": {"message": broken, broken: 1}}
+    for listed in (True, False):
+        Observed.objects.all().delete()
+        if listed:
+            sink.replace("Pod", [obj], "1")
+        else:
+            sink.upsert("Pod", obj)
+        mended = "a\ufffdb ? \U0001f600 \\u0000"
+        assert Observed.objects.get(kind="Pod").data["status"] == {"message": mended, mended: 1}
 
 
 def test_facts_hold_an_apps_objects_its_events_and_the_quotas() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,7 @@ class View:
         self.calls: list[str] = []
         self.errors: list[Exception] = []
         self.fail_at: set[str] = set()
+        self.up: list[bool] = []
 
     def _note(self, call: str) -> None:
         self.calls.append(call)
@@ -53,24 +54,30 @@ class View:
             self.fail_at.remove(call)
             raise OSError("the database went away")
 
-    def replace(self, kind: str, items: Sequence[dict[str, Any]], resource_version: str) -> None:
+    def replace(self, kind: str, items: Iterable[dict[str, Any]], resource_version: str) -> None:
+        found = list(items)
         self._note(f"replace {resource_version}")
-        self.names = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in items}
-        assert len(self.names) == len(items)
+        self.names = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in found}
+        assert len(self.names) == len(found)
 
-    def upsert(self, kind: str, obj: dict[str, Any]) -> None:
-        self._note(f"upsert {obj['metadata']['name']}")
-        self.names[obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
-
-    def remove(self, kind: str, obj: dict[str, Any]) -> None:
-        self._note(f"remove {obj['metadata']['name']}")
-        self.names.pop(obj["metadata"]["name"], None)
+    def changes(self, kind: str, changes: Sequence[tuple[str, dict[str, Any]]]) -> None:
+        for event, obj in changes:
+            name = obj["metadata"]["name"]
+            if event == "DELETED":
+                self._note(f"remove {name}")
+                self.names.pop(name, None)
+            else:
+                self._note(f"upsert {name}")
+                self.names[name] = obj["metadata"]["resourceVersion"]
 
     def progress(self, kind: str, resource_version: str) -> None:
         self._note(f"progress {resource_version}")
 
     def alive(self, kind: str) -> None:
-        pass
+        self.up.append(True)
+
+    def ended(self, kind: str) -> None:
+        self.up.append(False)
 
     def failed(self, kind: str, error: Exception) -> None:
         self.errors.append(error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import queue
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +16,11 @@ from gpu.cluster.errors import ClusterError, Garbled, Unreachable
 MAX_LINE = 16 * 1024 * 1024
 """Bytes of one line of a watch; an object is at most about 2 MiB."""
 
+MOST_AT_ONCE = 500
+"""Events handed out together; as many lines again may wait in memory."""
+
 Object = dict[str, Any]
+Event = tuple[str, Object]
 
 
 class WatchStream:
@@ -28,13 +34,66 @@ class WatchStream:
         self._response = response
         self._closed = False
 
-    def __iter__(self) -> Iterator[tuple[str, Object]]:
+    def __iter__(self) -> Iterator[Event]:
         try:
             for line in self._lines():
                 if line.strip():
                     yield _event(line)
         finally:
             self._response.close()
+
+    def batches(self, most: int = MOST_AT_ONCE) -> Iterator[list[Event]]:
+        """Like iteration, but what has come meanwhile is handed out together; a lone event never waits for another.
+
+        What came before an error is handed out before it is raised.
+        """
+        # Only a thread that reads ahead can tell what has come: the connection, TLS and the chunks of HTTP all buffer.
+        lines: queue.Queue[bytes | Exception | None] = queue.Queue(most)
+        threading.Thread(target=self._read_ahead, args=(lines,), daemon=True).start()
+        try:
+            while True:
+                batch: list[Event] = []
+                item = lines.get()
+                while isinstance(item, bytes):
+                    if item.strip():
+                        try:
+                            batch.append(_event(item))
+                        except Garbled as error:
+                            item = error
+                            break
+                    if len(batch) >= most or lines.empty():
+                        break
+                    item = lines.get()
+                if batch:
+                    yield batch
+                if isinstance(item, Exception):
+                    raise item
+                if item is None:
+                    return
+        finally:
+            self.close()
+
+    def _read_ahead(self, lines: queue.Queue[bytes | Exception | None]) -> None:
+        end: Exception | None = None
+        try:
+            for line in self._lines():
+                self._put(lines, line)
+        except Exception as error:  # whoever takes the lines is told of it in its turn
+            end = error
+        finally:
+            self._put(lines, end)
+            self._response.close()
+
+    def _put(self, lines: queue.Queue[bytes | Exception | None], item: bytes | Exception | None) -> None:
+        """Wait for room, but not for a reader that has left."""
+        while not self._closed:
+            try:
+                lines.put(item, timeout=0.5)
+            except queue.Full:
+                continue
+            return
+        with contextlib.suppress(queue.Full):
+            lines.put_nowait(None)
 
     def close(self) -> None:
         """End the stream, from any thread; a read that waits returns at once."""
@@ -75,7 +134,7 @@ class WatchStream:
             yield piece
 
 
-def _event(line: bytes) -> tuple[str, Object]:
+def _event(line: bytes) -> Event:
     event = parse(line)
     if not isinstance(event, dict):
         raise Garbled("a line of the watch is no event")

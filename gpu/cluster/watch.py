@@ -3,22 +3,24 @@
 A stream that ends between two lines is gone on from its last version, without a list. Doubt is: the version is too
 old (410, as HTTP status or as an ERROR line), any other ERROR line, a damaged line, silence, or a sink that failed.
 Then everything is listed and replaced, so what was missed cannot stay missed. Pauses grow while nothing good comes.
+A list is handed on page by page as it comes, and changes that came together are handed on together.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, Garbled, Gone
 from gpu.cluster.responses import from_status
-from gpu.cluster.stream import Object, WatchStream
+from gpu.cluster.stream import MOST_AT_ONCE, Event, Object, WatchStream
 
 log = logging.getLogger(__name__)
 
@@ -35,20 +37,24 @@ class Sink(Protocol):
     Every call may come again with the same content. A call that raises makes the watcher list again.
     """
 
-    def replace(self, kind: str, items: Sequence[Object], resource_version: str) -> None:
-        """These are all objects of the kind; anything else is gone."""
+    def replace(self, kind: str, items: Iterable[Object], resource_version: str) -> None:
+        """These are all objects of the kind; anything else is gone.
 
-    def upsert(self, kind: str, obj: Object) -> None:
-        """An object is new or changed."""
+        They are read from the cluster while they are taken. Where that fails, `items` raises, and nothing is known to
+        be gone.
+        """
 
-    def remove(self, kind: str, obj: Object) -> None:
-        """An object is gone; this was its last state."""
+    def changes(self, kind: str, changes: Sequence[Event]) -> None:
+        """Objects were ADDED or MODIFIED, or DELETED (this was their last state), in this order."""
 
     def progress(self, kind: str, resource_version: str) -> None:
         """All changes up to this version have been passed on."""
 
     def alive(self, kind: str) -> None:
-        """The stream stands."""
+        """The stream stands, and what came through it has been passed on."""
+
+    def ended(self, kind: str) -> None:
+        """No stream stands, or it brings more than is taken: from here on what is known gets old."""
 
     def failed(self, kind: str, error: Exception) -> None:
         """The cluster could not be followed; the watcher tries again by itself."""
@@ -72,6 +78,10 @@ def without_managed_fields(obj: Object) -> Object:
     """Drop, in place, who set which field: often half of an object, and of no use here."""
     obj["metadata"].pop("managedFields", None)
     return obj
+
+
+class _Stopped(Exception):
+    """The watcher is to end in the middle of a list."""
 
 
 class Watcher:
@@ -134,15 +144,21 @@ class Watcher:
         return 0.0 if time.monotonic() - began >= GOOD_ROUND_S else self._pause()
 
     def _list(self, stop: threading.Event) -> None:
-        items: list[Object] = []
-        version = ""
         pages = self._cluster.pages(self.kind, self._namespace, label_selector=self._label_selector)
-        for page, version in pages:  # noqa: B007
-            if stop.is_set():
-                return
-            items += [self._prune(item) for item in page]
-        self._sink.replace(self.kind, items, version)
+        first, version = next(pages)  # all pages of a list tell of the same version
+        try:
+            self._sink.replace(self.kind, self._items(first, pages, stop), version)
+        except _Stopped:
+            return
         self._version = version
+
+    def _items(
+        self, first: list[Object], pages: Iterator[tuple[list[Object], str]], stop: threading.Event
+    ) -> Iterator[Object]:
+        for page in itertools.chain([first], (page for page, _version in pages)):
+            if stop.is_set():
+                raise _Stopped
+            yield from map(self._prune, page)
 
     def _follow(self, stop: threading.Event) -> None:
         options = self._options
@@ -164,8 +180,8 @@ class Watcher:
             if stop.is_set():
                 return
             self._sink.alive(self.kind)
-            for event, obj in stream:
-                self._take(event, obj)
+            for batch in stream.batches():
+                self._take(batch)
                 self._barren = 0
             if not stop.is_set():
                 self._sink.progress(self.kind, self._version)
@@ -176,27 +192,30 @@ class Watcher:
             with self._lock:
                 self._stream = None
             stream.close()
+            self._sink.ended(self.kind)
 
-    def _take(self, event: str, obj: Object) -> None:
-        if event == "ERROR":
-            raise from_status(obj)
-        metadata: Any = obj.get("metadata")
-        version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
-        if not version or not isinstance(version, str):
-            raise Garbled("an event without a version")
-        if event == "BOOKMARK":  # holds nothing but a version; the rest of the object is empty by design
-            self._version = version
-            self._sink.progress(self.kind, version)
-            return
-        if not metadata.get("name"):
-            raise Garbled("an object without a name")
-        if event in ("ADDED", "MODIFIED"):
-            self._sink.upsert(self.kind, self._prune(obj))
-        elif event == "DELETED":
-            self._sink.remove(self.kind, self._prune(obj))
-        else:
-            raise Garbled(f"an event of unknown type {event[:40]}")
+    def _take(self, batch: Sequence[Event]) -> None:
+        """Hand on what is good of a batch before what is wrong in it is raised."""
+        changes: list[Event] = []
+        version, wrong = self._version, None
+        for event, obj in batch:
+            try:
+                version = _version_of(event, obj)
+            except ClusterError as error:
+                wrong = error
+                break
+            if event != "BOOKMARK":
+                changes.append((event, self._prune(obj)))
+        if changes:
+            self._sink.changes(self.kind, changes)
         self._version = version
+        if wrong is not None:
+            raise wrong
+        if len(batch) >= MOST_AT_ONCE:
+            self._sink.ended(self.kind)
+            return
+        if batch[-1][0] == "BOOKMARK":
+            self._sink.progress(self.kind, version)
         self._sink.alive(self.kind)
 
     def _failed(self, error: Exception, stop: threading.Event) -> None:
@@ -220,3 +239,20 @@ class Watcher:
             stream = self._stream
         if stream is not None:
             stream.close()
+
+
+def _version_of(event: str, obj: Object) -> str:
+    """The version an event leads to. Raises what an ERROR tells, and Garbled for what is no event."""
+    if event == "ERROR":
+        raise from_status(obj)
+    metadata: Any = obj.get("metadata")
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if not version or not isinstance(version, str):
+        raise Garbled("an event without a version")
+    if event == "BOOKMARK":  # holds nothing but a version; the rest of the object is empty by design
+        return version
+    if not metadata.get("name"):
+        raise Garbled("an object without a name")
+    if event not in ("ADDED", "MODIFIED", "DELETED"):
+        raise Garbled(f"an event of unknown type {event[:40]}")
+    return version
