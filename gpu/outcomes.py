@@ -168,6 +168,7 @@ def try_again(rows: QuerySet[Slice]) -> int:
             action=Slice.Action.PENDING,
             action_code="",
             action_message="",
+            action_at=Now(),
             attempts=0,
             lost_runs=0,
             retry_at=None,

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from django.utils import timezone
+
 from gpu.diagnosis import creation
-from gpu.diagnosis.model import Intent, Object, Seen
+from gpu.diagnosis.action import LOOK_AT_WORKER
+from gpu.diagnosis.model import LATE, Intent, Object, Seen
 from gpu.diagnosis.view import created, event_message, event_time, status, uid, view
 from gpu.facts import ProjectFacts, project_facts
 from gpu.headroom import Shortage
-from gpu.messages import Count, Text, gettext_noop
+from gpu.messages import Count, Moment, Text, gettext_noop
 from gpu.models import ModelPull, Slice
 from gpu.pull_sentences import ENDINGS, Ending
 
@@ -60,6 +63,9 @@ STEPS: Mapping[str, str] = {
     "success": gettext_noop("Done"),
 }
 ITSELF = Text(gettext_noop("Nothing. It goes on by itself."))
+NOT_LOOKED_AT = gettext_noop(
+    "The portal's background work is late: nobody has looked at this since %(at)s. Nothing is lost."
+)
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,14 @@ def explain(pull: ModelPull, row: Slice, facts: ProjectFacts) -> PullStatus:
     """Say where a pull of the slice `row` stands."""
     if pull.finished:
         return _ended(pull, row)
+    found = _under_way(pull, row, facts)
+    if timezone.now() - pull.look_at <= LATE:
+        return found
+    late = Text(NOT_LOOKED_AT, {"at": Moment(pull.look_at)})
+    return replace(found, causes=(*found.causes, late), next_step=LOOK_AT_WORKER)
+
+
+def _under_way(pull: ModelPull, row: Slice, facts: ProjectFacts) -> PullStatus:
     under_way = Text(UNDER_WAY[pull.mode], {"model": pull.model} if pull.model else {})
     base = PullStatus(pull, row, "running", "running", under_way, ITSELF)
     if pull.intent == ModelPull.Intent.CANCEL:

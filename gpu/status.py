@@ -5,18 +5,22 @@ Reads intent (Slice rows) and what was observed, and joins them with the diagnos
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import cache
+from typing import Any
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, ngettext
 
-from gpu import diagnosis, wording
+from gpu import diagnosis, signs, wording
 from gpu.capacity import Capacity, capacity
 from gpu.cards import cards
-from gpu.diagnosis import Degraded, Diagnosis, Intent, Step
+from gpu.diagnosis import Degraded, Diagnosis, Intent, Seen, Step
+from gpu.diagnosis.model import HELD_UP, LATE
 from gpu.facts import Freshness, ProjectFacts, facts_of_projects, project_facts
 from gpu.gpu_use import degraded
 from gpu.headroom import Room, headroom, parse_quota
@@ -50,12 +54,17 @@ POOL_KEYS = (
     "pods",
 )
 FIRST_SLICES = 25
+LASTING = timedelta(seconds=30)
+"""How far ahead is looked when it is asked whether time alone changes what is said."""
 NEEDS_SOMEBODY = ("member", "owner", "operator")
 
 
 @dataclass(frozen=True)
 class SliceStatus:
-    """One slice for a reader. `allowed` holds the actions its state allows."""
+    """One slice for a reader. `allowed` holds the actions its state allows.
+
+    `lasts`: for LASTING it stays as it is while nothing else is seen; False where nobody has looked ahead.
+    """
 
     slice: Slice
     project: Project
@@ -70,6 +79,7 @@ class SliceStatus:
     causes: tuple[str, ...]
     who_label: str
     allowed: frozenset[str]
+    lasts: bool = False
 
     @property
     def state(self) -> str:
@@ -166,8 +176,11 @@ class ProjectStatus:
         return self.slices[:FIRST_SLICES]
 
 
-def intent_of(row: Slice, degraded: Degraded | None = None) -> Intent:
-    """Return the diagnosis' view of a row; `degraded` is what checks and its log have found."""
+def intent_of(row: Slice, degraded: Degraded | None = None, idle: Callable[[], bool] = signs.idle) -> Intent:
+    """Return the diagnosis' view of a row; `degraded` is what checks and its log have found.
+
+    `idle` tells whether no worker gives a sign of life; it is asked only for a row that waits for long.
+    """
     return Intent(
         slice_id=row.public_id,
         app=row.app,
@@ -185,18 +198,31 @@ def intent_of(row: Slice, degraded: Degraded | None = None) -> Intent:
         generation=row.generation,
         action_at=row.action_at,
         degraded=degraded,
+        **_waiting(row, idle),
     )
 
 
-def slice_status(row: Slice, facts: ProjectFacts | None = None) -> SliceStatus:
-    """Return the status of one slice; `row` comes with its project and package."""
+def _waiting(row: Slice, idle: Callable[[], bool]) -> dict[str, Any]:
+    """Since when the row waits for a worker, and what is known of that."""
+    if row.action not in (Slice.Action.PENDING, Slice.Action.RETRYING) or row.ended_at is not None:
+        return {}
+    due_at = row.retry_at or max(row.changed_at, row.action_at or row.changed_at)
+    late = timezone.now() - due_at > LATE
+    return {"due_at": due_at, "begun": row.lost_runs > 0, "idle": late and idle()}
+
+
+def slice_status(row: Slice, facts: ProjectFacts | None = None, *, ahead: bool = False) -> SliceStatus:
+    """Return the status of one slice; `row` comes with its project and package. `ahead` works out `lasts`."""
     facts = facts or project_facts(row.project.namespace, [row.app])
-    return _status(row, facts, degraded([row]).get(row.pk))
+    return _status(row, facts, degraded([row]).get(row.pk), signs.idle, ahead=ahead)
 
 
-def _status(row: Slice, facts: ProjectFacts, limited: Degraded | None) -> SliceStatus:
-    found = diagnosis.explain(intent_of(row, limited), facts.seen(row.app), timezone.now())
-    info = diagnosis.STATES[found.state]
+def _status(
+    row: Slice, facts: ProjectFacts, limited: Degraded | None, idle: Callable[[], bool], *, ahead: bool
+) -> SliceStatus:
+    intent, seen, now = intent_of(row, limited, idle), facts.seen(row.app), timezone.now()
+    found = diagnosis.explain(intent, seen, now)
+    info, held_up = diagnosis.STATES[found.state], found.reason in HELD_UP
     return SliceStatus(
         slice=row,
         project=row.project,
@@ -204,14 +230,22 @@ def _status(row: Slice, facts: ProjectFacts, limited: Degraded | None) -> SliceS
         diagnosis=found,
         freshness=facts.freshness,
         state_label=_(state_label(found)),
-        colour=info.colour,
-        icon=info.icon,
+        colour="amber" if held_up else info.colour,
+        icon="alert-triangle" if held_up else info.icon,
         sentence=wording.render(found.sentence),
         next_step=wording.render(found.next_step),
         causes=tuple(wording.render(cause) for cause in found.causes),
         who_label=_(WHO[found.who]),
         allowed=allowed_actions(row),
+        lasts=ahead and intent.due_at is None and _explain_later(intent, seen, now) == found,
     )
+
+
+def _explain_later(intent: Intent, seen: Seen, now: datetime) -> Diagnosis:
+    """Return what will be said after LASTING if the cluster goes on to answer and shows nothing new."""
+    if seen.as_of is not None and seen.reachable:
+        seen = replace(seen, as_of=seen.as_of + LASTING)
+    return diagnosis.explain(intent, seen, now + LASTING)
 
 
 def state_label(found: Diagnosis) -> str:
@@ -219,6 +253,8 @@ def state_label(found: Diagnosis) -> str:
     exhausted = found.shortage.key.rpartition(".")[2] if found.shortage else ""
     if found.state == "blocked_by_quota" and exhausted in NOTHING_LEFT:
         return NOTHING_LEFT[exhausted]
+    if found.state == "ordered" and found.reason in HELD_UP:
+        return gettext_noop("Ordered, not begun yet")
     return diagnosis.STATES[found.state].label
 
 
@@ -231,19 +267,21 @@ def allowed_actions(row: Slice) -> frozenset[str]:
     return frozenset({"stop", "restart", "change", "release"})
 
 
-def slice_statuses(rows: Iterable[Slice]) -> tuple[SliceStatus, ...]:
+def slice_statuses(rows: Iterable[Slice], *, ahead: bool = False) -> tuple[SliceStatus, ...]:
     """Return the statuses of slices of any projects, in the order given, with a fixed number of queries.
 
-    The rows come with their project and package.
+    The rows come with their project and package. `ahead` works out `lasts`.
     """
     found = list(rows)
     facts = facts_of_projects({row.project for row in found}, {row.app for row in found})
-    limited = degraded(found)
-    return tuple(_status(row, facts[row.project.namespace], limited.get(row.pk)) for row in found)
+    limited, idle = degraded(found), cache(signs.idle)
+    return tuple(
+        _status(row, facts[row.project.namespace], limited.get(row.pk), idle, ahead=ahead) for row in found
+    )
 
 
-def project_status(project: Project) -> ProjectStatus:
-    """Return everything the start page of a project says."""
+def project_status(project: Project, *, ahead: bool = False) -> ProjectStatus:
+    """Return everything the start page of a project says. `ahead` works out `lasts` of its slices."""
     facts = project_facts(project.namespace)
     on_sale = list(Package.objects.filter(on_sale=True))
     held = holding(project, on_sale, facts)
@@ -255,9 +293,9 @@ def project_status(project: Project) -> ProjectStatus:
     )
     pool = tuple(_pool_line(key, rooms.get(key)) for key in POOL_KEYS)
     rows = list(project.slices.filter(ended_at=None).select_related("package", "order__user", "project"))
-    limited = degraded(rows)
+    limited, idle = degraded(rows), cache(signs.idle)
     slices = sorted(
-        (_status(row, facts, limited.get(row.pk)) for row in rows),
+        (_status(row, facts, limited.get(row.pk), idle, ahead=ahead) for row in rows),
         key=lambda item: (not item.needs_somebody, -item.slice.pk),
     )
     return ProjectStatus(

@@ -6,6 +6,7 @@ So it is the same from every web process, and worker and watcher need no port of
 from __future__ import annotations
 
 import hmac
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -24,8 +25,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from gpu import signs
 from gpu.facts import WATCHED_KINDS
-from gpu.models import ClusterReport, Order, QuotaState, Slice, WatchState
+from gpu.models import ClusterReport, Order, QuotaState, Sign, Slice, WatchState
 from portal import counters
 from tenants.models import Cluster
 
@@ -62,6 +64,7 @@ class PortalCollector(Collector):
         """Yield every family, also those without a sample, so that their names are known."""
         yield from _orders()
         yield from _to_send()
+        yield from _signs()
         yield from _watches()
         yield from _reports()
         yield from _broker()
@@ -94,6 +97,19 @@ def _to_send() -> Iterator[Metric]:
     yield _gauge("portal_slices_need_operator", "Slices that only an operator can help.", operator)
     quotas = QuotaState.objects.filter(applied_generation__lt=F("generation")).count()
     yield _gauge("portal_quotas_to_write", "ResourceQuotas that the cluster does not have yet.", quotas)
+
+
+def _signs() -> Iterator[Metric]:
+    age = GaugeMetricFamily(
+        "portal_sign_age_seconds",
+        "Time since this sign of life of the background work; +Inf before the first.",
+        labels=["sign"],
+    )
+    now, at = timezone.now(), dict(Sign.objects.values_list("name", "at"))
+    for name in (signs.WORKER, signs.SWEEP):
+        seconds = max(0.0, (now - at[name]).total_seconds()) if name in at else math.inf
+        age.add_metric([name], seconds)
+    yield age
 
 
 def _watches() -> Iterator[Metric]:

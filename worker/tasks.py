@@ -6,7 +6,7 @@ from celery import Task
 from celery.exceptions import SoftTimeLimitExceeded
 from django.conf import settings
 
-from gpu import checking, enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, sweep
+from gpu import checking, enqueue, loglines, provision, pull_runner, quota_writer, receipt_rows, signs, sweep
 from gpu.locks import SWEEP_LOCK, once_in, only_one
 from portal.celery import app
 
@@ -23,6 +23,7 @@ def _again(task: Task, run: provision.Run) -> None:
 @app.task(bind=True, name=enqueue.PROVISION)
 def provision_slice(self: Task, slice_pk: int) -> None:
     """Bring a slice's row to the cluster."""
+    signs.note(signs.WORKER)
     _again(self, provision.provision(slice_pk))
 
 
@@ -61,9 +62,11 @@ def read_receipt(slice_pk: int) -> None:
 @app.task(name="portal.sweep")
 def sweep_once() -> None:
     """Re-send what was lost, close what is gone, wake what can go on."""
+    signs.note(signs.WORKER)
     with only_one(SWEEP_LOCK, 0) as got:
         if got and once_in("swept", settings.SWEEP_EVERY_S / 2):
             sweep.sweep()
+            signs.note(signs.SWEEP)
 
 
 @app.task(name="portal.tidy")

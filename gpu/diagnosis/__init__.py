@@ -47,6 +47,7 @@ def explain(intent: Intent, seen: Seen, now: datetime) -> Diagnosis:
         diagnosis = _wanted_running(intent, found, seen, now)
         diagnosis = replace(diagnosis, steps=steps(intent, found, diagnosis.state))
         diagnosis = _limited(intent, _overdue(diagnosis, now))
+    diagnosis = action.held_up(intent, diagnosis, now)
     if diagnosis.state in _SETTLED:
         diagnosis = replace(diagnosis, settled=intent.action == "applied")
     if not seen.reachable and not (diagnosis.state in _ENDED and diagnosis.settled):

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from gpu import refusals
 from gpu.diagnosis import creation
-from gpu.diagnosis.model import NOTHING_TO_DO, Diagnosis, Intent, Who
+from gpu.diagnosis.model import LATE, NOTHING_TO_DO, Diagnosis, Intent, Who
 from gpu.diagnosis.view import View, detail, moment
-from gpu.messages import Text, gettext_noop
+from gpu.messages import Moment, Text, gettext_noop
 
 GRACE = timedelta(seconds=30)
 """How long after our own action an object may be unseen before it counts as gone."""
@@ -80,6 +80,27 @@ _POLICY_SILENT = gettext_noop(
     "Refused by the platform: a rule of its policy %(policy)s could not be evaluated."
 )
 _POLICY_MISSES = gettext_noop("Refused by the platform: its policy %(policy)s finds no %(key)s in the order.")
+
+
+_STANDS_STILL = gettext_noop(
+    "The portal's background work stands still: nobody has taken this up since %(at)s. Nothing is lost."
+)
+LOOK_AT_WORKER = Text(
+    gettext_noop(
+        "An operator of the platform must look at the portal's worker. It goes on by itself once that runs."
+    )
+)
+_NOT_TAKEN_UP = (
+    "not_taken_up",
+    gettext_noop(
+        "The portal's background work is late: nobody has taken this up since %(at)s. Nothing is lost."
+    ),
+    Text(
+        gettext_noop(
+            "It goes on by itself. If it lasts, an operator of the platform must look at the worker."
+        )
+    ),
+)
 
 
 def refused(intent: Intent, view: View) -> Diagnosis:
@@ -183,6 +204,22 @@ def unsent_change(intent: Intent, view: View) -> tuple[Text, ...]:
         last = refused(intent, view).sentence
         return (Text(gettext_noop("The last change was not made. %(why)s"), {"why": last}),)
     return ()
+
+
+def held_up(intent: Intent, told: Diagnosis, now: datetime) -> Diagnosis:
+    """Say that no worker takes up our own action, where that is so: the portal's fault, and nothing is lost."""
+    if intent.due_at is None or now - intent.due_at <= LATE or (intent.begun and not intent.idle):
+        return told
+    reason, msgid, mend = (
+        ("work_stands_still", _STANDS_STILL, LOOK_AT_WORKER) if intent.idle else _NOT_TAKEN_UP
+    )
+    sentence = Text(msgid, {"at": Moment(intent.due_at)})
+    if told.state in ("ordered", "stopping", "releasing"):
+        return replace(
+            told, reason=reason, sentence=sentence, who="operator", next_step=mend, platform_term=""
+        )
+    unsent = Text(gettext_noop("What you asked for last is not sent yet. %(why)s"), {"why": sentence})
+    return replace(told, causes=(*told.causes, unsent))
 
 
 def not_seen(intent: Intent, as_of: datetime | None, now: datetime) -> Diagnosis:

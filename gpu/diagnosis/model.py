@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from gpu.headroom import Shortage
@@ -12,6 +12,12 @@ from gpu.messages import Text, gettext_noop
 
 Object = Mapping[str, Any]
 Who = Literal["nobody", "member", "owner", "operator"]
+
+LATE = timedelta(seconds=30)
+"""How long our own action may wait for a worker before that is said."""
+
+HELD_UP = ("work_stands_still", "not_taken_up")
+"""Reasons of a slice whose intent no worker has taken up, in whatever state it is."""
 
 NOTHING_TO_DO = Text(gettext_noop("Nothing. It goes on by itself."))
 
@@ -32,7 +38,8 @@ class Intent:
 
     `wanted` is "run", "stop" or "release"; `action` is "pending", "applied", "retrying", "refused",
     "needs_operator" or "released". `action_message` holds the platform's own words, `action_at` when our own
-    action last ended, where that is known.
+    action last ended, where that is known. `due_at` is since when it waits for a worker, None where it does not;
+    `begun` whether one has begun with it; `idle` whether no worker gives a sign of life.
     """
 
     slice_id: str
@@ -51,6 +58,9 @@ class Intent:
     generation: int
     action_at: datetime | None = None
     degraded: Degraded | None = None
+    due_at: datetime | None = None
+    begun: bool = False
+    idle: bool = False
 
 
 @dataclass(frozen=True)

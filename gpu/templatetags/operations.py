@@ -1,4 +1,4 @@
-"""What the admin's start page says of the clusters. Reads rows alone."""
+"""What the admin's start page says of the background work and the clusters. Reads rows alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 
 from django import template
 
+from gpu import signs
 from gpu.facts import Freshness, freshness
 from gpu.message_json import from_json
 from gpu.models import ClusterReport
@@ -29,6 +30,12 @@ class ClusterState:
     """Title and mend of every line that is not ok."""
     disagreements: int
     facts: Freshness
+
+
+@register.simple_tag
+def background_work() -> signs.Work:
+    """Return how the background work goes on."""
+    return signs.work()
 
 
 @register.simple_tag
