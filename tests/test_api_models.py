@@ -9,9 +9,9 @@ from django.test import Client
 
 from gpu.models import ModelCheck, ModelPull, Slice, SliceReceipt
 from gpu.pull_outcomes import finish
+from tests.api_kit import Api, problem
 from tests.factories import World, world
 from tests.pull_kit import GIB, not_seen, ollama_slice, on_volume
-from tests.test_api import Api, problem
 from tests.test_api_schema import check
 
 pytestmark = pytest.mark.django_db

@@ -26,8 +26,8 @@ from gpu.api.components import COMPONENTS
 from gpu.api.examples import ANSWERS, ORDER, PACKAGE, PROBLEM, PROJECT
 from portal.wsgi import application
 from tenants.models import User
+from tests.api_kit import BODY, Api, api, made  # noqa: F401  fixtures
 from tests.factories import World, world
-from tests.test_api import BODY, Api, api, made  # noqa: F401  fixtures
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "openapi.json"
 pytestmark = pytest.mark.django_db

@@ -16,8 +16,8 @@ from gpu import pulls, receipt_rows
 from gpu.logcopies import request_log, store_log
 from gpu.models import LogCopy, SliceReceipt
 from tenants.models import ApiToken
+from tests.api_kit import BODY, Api, problem
 from tests.factories import World, world
-from tests.test_api import BODY, Api, problem
 from tests.view_kit import cluster_seen, signed_in
 from worker import tasks
 

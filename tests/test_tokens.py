@@ -13,10 +13,10 @@ from gpu.manifests import render, secret_document, to_yaml
 from gpu.models import Slice, SliceSecret
 from gpu.provision import provision
 from gpu.templates_catalogue import TEMPLATES
+from tests.api_kit import Api, problem
 from tests.clusters import Target
 from tests.factories import World, world
 from tests.live import entitle, namespace_of, portal_cluster, row_of
-from tests.test_api import Api, problem
 from tests.test_api_schema import check
 from tests.view_kit import signed_in
 
@@ -120,3 +120,58 @@ def test_the_secret_comes_before_the_deployment_and_goes_with_the_slice(
     orders.release(None, row_of(row), delete_volume=True)
     provision(row.pk, portal)
     assert admin.get("v1", "Secret", namespace, f"{row.app}-auth").status == 404
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("owner", [None, {"gpu-portal/slice": "sl-other"}])
+def test_somebody_elses_secret_of_the_name_is_left_alone(
+    cluster: Target, placed: World, owner: dict[str, str] | None
+) -> None:
+    portal: Cluster = portal_cluster(cluster)
+    entitle(placed, portal, 2)
+    admin, namespace = cluster.client(), placed.project.namespace
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "notes-auth", "annotations": owner or {}},
+        "data": {"token": "eA=="},
+    }
+    before = admin.create(theirs, namespace=namespace).body
+    row = row_of(placed.order("Notes", workload=TEMPLATES["notebook"].first()))
+    assert row.app == "notes"
+    provision(row.pk, portal)
+    assert (row_of(row).action, row_of(row).action_code) == ("refused", "not_ours")
+    assert admin.get("v1", "Secret", namespace, "notes-auth").body == before
+    assert not admin.get("apps/v1", "Deployment", namespace, "notes").ok
+
+
+@pytest.mark.cluster
+def test_a_release_leaves_a_secret_that_became_somebody_elses(cluster: Target, placed: World) -> None:
+    portal: Cluster = portal_cluster(cluster)
+    entitle(placed, portal, 1)
+    row = row_of(placed.order("Notes", workload=TEMPLATES["notebook"].first()))
+    provision(row.pk, portal)
+    admin, namespace = cluster.client(), placed.project.namespace
+    secret = admin.get("v1", "Secret", namespace, "notes-auth").body
+    theirs = {**secret, "metadata": {"name": "notes-auth", "annotations": {"gpu-portal/slice": "sl-other"}}}
+    assert admin.delete("v1", "Secret", namespace, "notes-auth").ok
+    assert admin.create(theirs, namespace=namespace).ok
+    orders.release(None, row_of(row), delete_volume=True)
+    provision(row.pk, portal)
+    assert admin.get("v1", "Secret", namespace, "notes-auth").ok
+    assert (row_of(row).action, row_of(row).action_code) == ("needs_operator", "not_ours")
+
+
+@pytest.mark.cluster
+def test_the_portal_is_told_nothing_of_what_a_secret_holds(cluster: Target, placed: World) -> None:
+    admin, namespace = cluster.client(), placed.project.namespace
+    metadata = {"name": "notes-auth", "annotations": {"gpu-portal/slice": "sl-1"}}
+    admin.create(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": "eA=="}},
+        namespace=namespace,
+    )
+    found = portal_cluster(cluster).touch("Secret", namespace, "notes-auth")
+    assert found is not None
+    assert found["metadata"]["annotations"] == metadata["annotations"]
+    assert "data" not in found
+    assert portal_cluster(cluster).touch("Secret", namespace, "other") is None
