@@ -252,13 +252,27 @@ window.addEventListener("pageshow", () => {
 // Live parts: the page says which versions it shows, the server sends what has changed. The elements that ask stay
 // in the page: an answer to one that was replaced meanwhile would find no place. A settled page asks less often.
 let asked = 0;
+const basis = new Map();
 document.addEventListener("htmx:configRequest", (event) => {
   if (!event.target.matches("[data-live]")) return;
+  if (document.hidden) { event.preventDefault(); return; }
   if (event.target.matches("[data-paced]")) {
     if (Date.now() - asked < Number($("#pace").dataset.pace) * 1000 - 200) { event.preventDefault(); return; }
     asked = Date.now();
   }
   event.detail.headers["X-Seen"] = $$("[data-version]").map((part) => `${part.id}:${part.dataset.version}`).join(" ");
+  if (basis.has(event.target)) event.detail.headers["X-Basis"] = basis.get(event.target);
+});
+// What the last answer rests on: sent back, the server sees at a glance whether anything has changed.
+document.addEventListener("htmx:afterRequest", ({ detail }) => {
+  if (!detail.elt.matches("[data-live]")) return;
+  const told = detail.successful && detail.xhr.getResponseHeader("X-Basis");
+  if (told) basis.set(detail.elt, told);
+  else basis.delete(detail.elt);
+});
+// A tab that nobody sees asks for nothing; one that is seen again asks at once.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) for (const element of $$("[data-live]")) element.dispatchEvent(new Event("wake"));
 });
 const open = new Map();
 const scroll = new Map();

@@ -8,18 +8,29 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Page, Paginator
 from django.db.models import Q
+from django.db.models.functions import Lower
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from gpu.cards import cards
 from gpu.models import Package
 from gpu.status import SliceStatus, project_status, slice_statuses
+from gpu.views.polling import poll, rows_of_project, unchanged
 from gpu.views.shell import show
 from tenants import access
 
 PAGE_SIZE = 25
 MODEL_SIZES = (1, 3, 7, 8, 14, 32, 70)
+NEWEST = ("-created_at", "-id")
+ORDERS: dict[str, tuple[str | Lower, ...]] = {
+    "": NEWEST,
+    "name": (Lower("display_name"), *NEWEST),
+    "newest": NEWEST,
+    "oldest": ("created_at", "id"),
+    "package": ("package__position", "package__name", *NEWEST),
+}
 WAITING = (
     "ordered",
     "waiting_for_card",
@@ -46,9 +57,22 @@ def overview(request: HttpRequest, namespace: str) -> HttpResponse:
     """Show what a project has, what it can have, and its slices, those that need somebody first."""
     actor = access.actor_of(request.user)
     project = access.project_or_404(actor, namespace)
-    status = project_status(project)
+    asked = poll(request, actor, project, rows_of_project(project), lambda: cards(project.namespace))
+    if asked and asked.known:
+        return unchanged(request, asked)
+    status = project_status(project, ahead=asked is not None)
     context = {"status": status, "limited": [line for line in status.pool if not line.unlimited]}
-    return show(request, actor, project, "project", "project.html", context, fresh=status.freshness)
+    return show(
+        request,
+        actor,
+        project,
+        "project",
+        "project.html",
+        context,
+        fresh=status.freshness,
+        asked=asked,
+        lasts=all(item.lasts for item in status.slices),
+    )
 
 
 @login_required
@@ -80,10 +104,15 @@ def largest_model(package: Package, gigabytes_a_billion: Decimal) -> int | None:
 @login_required
 @require_safe
 def slices(request: HttpRequest, namespace: str) -> HttpResponse:
-    """List a project's slices, filtered by words and by what they do; those that need somebody come first."""
+    """List a project's slices, filtered by words and by what they do, in the order asked for."""
     actor = access.actor_of(request.user)
     project = access.project_or_404(actor, namespace)
+    asked = poll(request, actor, project, rows_of_project(project))
+    if asked and asked.known:
+        return unchanged(request, asked)
     words, group = request.GET.get("q", "").strip()[:100], request.GET.get("show", "")
+    order = request.GET.get("sort", "")
+    order = order if order in ORDERS else ""
     rows = project.slices.filter(ended_at__isnull=group != "ended").select_related(
         "package", "order__user", "project"
     )
@@ -91,17 +120,18 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
         rows = rows.filter(
             Q(display_name__icontains=words) | Q(app__icontains=words) | Q(spec__image__icontains=words)
         )
+    rows = rows.order_by(*ORDERS[order])
     number = request.GET.get("page")
     if group != "ended":
-        judged = sorted(
-            (status for status in slice_statuses(rows) if in_group(status, group)),
-            key=lambda status: not status.needs_somebody,
-        )
-        page: Page[Any] = Paginator(judged, PAGE_SIZE).get_page(number)
+        judged = slice_statuses(rows, ahead=asked is not None)
+        shown = [status for status in judged if in_group(status, group)]
+        if not order:
+            shown.sort(key=lambda status: not status.needs_somebody)
+        page: Page[Any] = Paginator(shown, PAGE_SIZE).get_page(number)
         statuses: tuple[SliceStatus, ...] = tuple(page.object_list)
     else:
         page = Paginator(rows, PAGE_SIZE).get_page(number)
-        statuses = slice_statuses(page.object_list)
+        judged = statuses = slice_statuses(page.object_list, ahead=asked is not None)
     context: dict[str, object] = {
         "page": page,
         "statuses": statuses,
@@ -115,9 +145,20 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
             "stopped": _("Stopped"),
             "ended": _("Ended"),
         },
+        "order": order,
+        "orders": {
+            "": _("Newest first") if group == "ended" else _("Needs somebody first"),
+            "name": _("By name"),
+            **({} if group == "ended" else {"newest": _("Newest first")}),
+            "oldest": _("Oldest first"),
+            "package": _("By package"),
+        },
     }
     fresh = statuses[0].freshness if statuses else None
-    return show(request, actor, project, "slices", "slices.html", context, fresh=fresh)
+    lasts = all(status.lasts for status in judged)
+    return show(
+        request, actor, project, "slices", "slices.html", context, fresh=fresh, asked=asked, lasts=lasts
+    )
 
 
 def in_group(status: SliceStatus, group: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 from zoneinfo import ZoneInfo
 
 from django.http import HttpRequest, HttpResponse
@@ -13,7 +14,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from gpu.facts import Freshness, cluster_of, freshness
+from gpu.facts import Freshness, freshness
+from gpu.views.polling import AGES, BASIS, SEEN, Poll, changed_parts
 from tenants import access
 from tenants.access import Actor
 from tenants.models import Project
@@ -60,7 +62,7 @@ def shell(actor: Actor, project: Project, section: str, fresh: Freshness | None 
         project=project,
         projects=projects,
         tabs=tabs,
-        freshness=fresh or freshness(cluster=cluster_of(project.namespace)),
+        freshness=fresh or freshness(cluster=cast(int, project.cluster_id)),
         is_owner=any(other == project and other.is_owner for other in projects),
     )
 
@@ -75,22 +77,26 @@ def show(
     *,
     part: str = "live",
     fresh: Freshness | None = None,
+    asked: Poll | None = None,
+    lasts: bool = False,
 ) -> HttpResponse:
     """Render a page of a project in the tenant's time zone; a poll gets the parts that have changed.
 
     A template marks its parts with `{% live %}` inside the partial named `part`; one other than `live` also stands
     for itself. The page sends the versions it shows in `X-Seen`; 204 says that nothing has changed, so that nothing
-    moves under the cursor.
+    moves under the cursor. `asked` is what the poll rests on (gpu.views.polling); `lasts` says that time alone changes
+    nothing of it soon.
     """
-    frame: dict[str, object] = {"shell": shell(actor, project, section, fresh), **context}
+    frame: dict[str, object] = {"shell": asked or shell(actor, project, section, fresh), **context}
     with timezone.override(ZoneInfo(project.tenant.time_zone)):
-        if "X-Seen" not in request.headers:
+        if SEEN not in request.headers:
             return render(request, template if part == "live" else f"{template}#{part}", frame)
         parts: dict[str, tuple[str, str]] = {}
         frame |= {"live_parts": parts, "polling": True}
         render_to_string(f"{template}#{part}", frame, request)
-        for everywhere in ("components/stale.html", "components/age.html"):
+        for everywhere in AGES:
             render_to_string(everywhere, frame, request)
-    seen = dict(item.rpartition(":")[::2] for item in request.headers["X-Seen"].split())
-    changed = "".join(html for name, (version, html) in parts.items() if seen.get(name) != version)
-    return HttpResponse(changed, status=200 if changed else 204)
+    answer = changed_parts(request, parts)
+    if asked is not None and lasts:
+        answer[BASIS] = asked.basis
+    return answer

@@ -28,6 +28,7 @@ from gpu.order_errors import OrderRefused, StaleRow
 from gpu.status import SliceStatus, slice_status
 from gpu.timeline import events, happened
 from gpu.views.order import explain, fields_of
+from gpu.views.polling import poll, rows_of_slice, unchanged
 from gpu.views.preview import preview
 from gpu.views.shell import show
 from tenants import access
@@ -81,8 +82,13 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     """Show a slice; the parts that change follow the cluster until the slice has ended."""
     actor = access.actor_of(request.user)
     row = slice_or_404(actor, public_id)
+    asked = poll(request, actor, row.project, rows_of_slice(row))
+    if asked:
+        if asked.known:
+            return unchanged(request, asked)
+        row = slice_or_404(actor, public_id)  # anew: it was read before its version was
     facts = project_facts(row.project.namespace, [row.app])
-    status = slice_status(row, facts)
+    status = slice_status(row, facts, ahead=asked is not None)
     documents = render_documents(row.manifest_spec(row.project.namespace))
     context: dict[str, object] = {
         "status": status,
@@ -102,7 +108,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "token_waits": tokens.waits(row, actor.user),
         "receipt": SliceReceipt.objects.filter(slice=row).first(),
     }
-    return show(request, actor, row.project, "slices", "slice.html", context)
+    return show(request, actor, row.project, "slices", "slice.html", context, asked=asked, lasts=status.lasts)
 
 
 def poll_seconds(status: SliceStatus) -> int | None:
