@@ -15,8 +15,8 @@ from gpu.headroom import amount, headroom, parse_quota
 from gpu.holders import Holding, holding
 from gpu.messages import Names, Text, gettext_noop
 from gpu.models import ComputePool, Entitlement, Package, QuotaState
-from gpu.order_rules import resource_name
 from gpu.quantities import parse
+from gpu.shortages import resource_name
 from tenants.models import Project
 
 QUOTA_NAME = "gpu-portal"

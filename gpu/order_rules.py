@@ -10,23 +10,10 @@ from gpu.headroom import Objection, amount
 from gpu.messages import Count, Names, Text, gettext_noop
 from gpu.models import Package, Slice
 from gpu.order_errors import InvalidOrder, OrderRefused
+from gpu.shortages import overdrawn, resource_name
 
-RESOURCE_NAMES = {
-    "requests.cpu": gettext_noop("CPU requests"),
-    "limits.cpu": gettext_noop("CPU limits"),
-    "requests.memory": gettext_noop("memory requests"),
-    "limits.memory": gettext_noop("memory limits"),
-    "requests.storage": gettext_noop("storage"),
-    "persistentvolumeclaims": gettext_noop("volumes"),
-    "pods": gettext_noop("pods"),
-}
 CONSENT_MENDS = ("queue_consent_needed", "pool_short")
 """The refusals that agreeing to wait in the queue lifts."""
-
-
-def resource_name(key: str) -> Text:
-    """Return a quota key in words; an unknown key as it is written."""
-    return Text(RESOURCE_NAMES[key]) if key in RESOURCE_NAMES else Text("%(key)s", {"key": key})
 
 
 def refuse_assessment(judged: Assessment, *, allow_queue: bool, own_slice: bool = False) -> None:
@@ -117,7 +104,8 @@ def _pool_short(judged: Assessment) -> OrderRefused:
     short = judged.shortages[0]
     return OrderRefused(
         "pool_short",
-        Text(
+        overdrawn(short.key, short.needed, short.short_by)
+        or Text(
             gettext_noop(
                 "The project has not enough %(what)s left: %(needed)s needed, %(left)s left, %(short)s short "
                 "(quota %(quota)s)."

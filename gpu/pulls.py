@@ -20,10 +20,10 @@ from gpu.messages import Memory, Text, gettext_noop
 from gpu.model_names import ModelName
 from gpu.models import HouseRegistry, ModelOnVolume, ModelPull, ModelShelf, Slice, TimelineEntry
 from gpu.order_errors import InvalidOrder, OrderRefused
-from gpu.order_rules import resource_name
 from gpu.orders import Locked, lock_project
 from gpu.pull_manifest import CPU_LIMIT, CPU_REQUEST, MEMORY_LIMIT, MEMORY_REQUEST
 from gpu.quantities import parse
+from gpu.shortages import overdrawn, resource_name
 from gpu.status import SliceStatus, slice_status
 from tenants.models import User
 
@@ -106,7 +106,8 @@ def advise(row: Slice, name: ModelName) -> Advice:
 
 def shortage_text(short: Shortage) -> Text:
     """Return what the project lacks for the Job of a pull, with the figures (case C-03)."""
-    return Text(
+    over = overdrawn(short.key, short.needed, short.short_by)
+    return over or Text(
         gettext_noop(
             "The project has too little %(what)s for it: %(needed)s needed, %(left)s left, %(short)s missing. "
             "It waits until there is room."

@@ -26,9 +26,9 @@ from gpu.gpu_use import degraded
 from gpu.headroom import Room, headroom, parse_quota
 from gpu.holders import Holding, holding
 from gpu.messages import Count, Text
-from gpu.models import Package, Slice
-from gpu.order_rules import resource_name
+from gpu.models import Package, QuotaState, Slice
 from gpu.quantities import percent
+from gpu.shortages import resource_name
 from tenants.models import Project
 
 WHO = {
@@ -158,6 +158,11 @@ class PoolLine:
         """What is left, with its unit."""
         return self.shown(self.room.left) if self.room else _("no limit")
 
+    @property
+    def over_text(self) -> str:
+        """By how much the quota is overdrawn, with its unit; empty where it is not."""
+        return self.shown(self.room.over_by) if self.room and self.room.over else ""
+
 
 @dataclass(frozen=True)
 class ProjectStatus:
@@ -169,6 +174,8 @@ class ProjectStatus:
     pool: tuple[PoolLine, ...]
     slices: tuple[SliceStatus, ...]
     freshness: Freshness
+    no_pool: str = ""
+    """Where nothing is known to limit the project: why."""
 
     @property
     def first_slices(self) -> tuple[SliceStatus, ...]:
@@ -305,7 +312,21 @@ def project_status(project: Project, *, ahead: bool = False) -> ProjectStatus:
         pool=pool,
         slices=tuple(slices),
         freshness=facts.freshness,
+        no_pool="" if rooms else _no_pool(project, facts),
     )
+
+
+def _no_pool(project: Project, facts: ProjectFacts) -> str:
+    state = QuotaState.objects.filter(project=project).first()
+    if facts.freshness.as_of is None:
+        return _("The quotas of the cluster have not been seen yet.")
+    if state is None or facts.quotas:
+        return _("No quota of the cluster limits this project.")
+    if state.action_code:
+        return _(
+            "The project's quota could not be set up yet; it is tried again by itself. An operator must look at it."
+        )
+    return _("The project's quota is being set up; what limits it is shown here in a moment.")
 
 
 def _package_line(held: Holding, free: Capacity | None) -> PackageLine:

@@ -13,6 +13,7 @@ from gpu.diagnosis.view import View, detail
 from gpu.headroom import Shortage, amount, headroom, parse_quota
 from gpu.messages import Count, Text, gettext_noop
 from gpu.quantities import QuantityError
+from gpu.shortages import overdrawn
 
 # Quota key -> reason and sentence. A sentence for each, since no language can put them together from parts.
 _BLOCKED = {
@@ -222,7 +223,8 @@ def _short(shortfall: refusals.Shortfall) -> tuple[str, Text]:
     }
     if msgid is _BLOCKED_OTHER:
         params["key"] = shortfall.key
-    return reason, Text(msgid, params)
+    over = overdrawn(shortfall.key, shortfall.requested, shortfall.short_by)
+    return reason, over or Text(msgid, params)
 
 
 def values_missing(found: refusals.ValuesMissing, since: datetime | None, term: str) -> Diagnosis:

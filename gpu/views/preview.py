@@ -16,7 +16,8 @@ from gpu.headroom import amount
 from gpu.manifest_yaml import to_yaml
 from gpu.messages import Count, Text
 from gpu.order_errors import OrderRefused
-from gpu.order_rules import findings_of, refuse_assessment, resource_name
+from gpu.order_rules import findings_of, refuse_assessment
+from gpu.shortages import resource_name
 
 TITLES = {
     "starts": (gettext_noop("It will start at once"), "green", "circle-check"),
