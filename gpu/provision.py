@@ -8,10 +8,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from django.db.models import F
 from django.db.models.functions import Now
 
-from gpu import names, outcomes, tokens
+from gpu import outcomes, tokens
 from gpu.cluster.apply import apply_all, delete_all, remove_created
 from gpu.cluster.client import Cluster
 from gpu.cluster.errors import ClusterError, NamespaceMissing
@@ -41,7 +40,7 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
             return Run(again_in=1.0)
         while True:
             row = (
-                Slice.objects.select_related("project__cluster", "package", "order")
+                Slice.objects.select_related("project__cluster", "project__quota_state", "order")
                 .filter(pk=pk, ended_at=None)
                 .annotate(now=Now())
                 .first()
@@ -50,7 +49,7 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
                 return Run()
             if row.retry_at is not None and row.retry_at > row.now:
                 return Run(again_in=(row.retry_at - row.now).total_seconds())
-            if row.applied_generation == 0 and quota_is_coming(row.project):
+            if row.applied_generation == 0 and _quota_is_coming(row.project):
                 return Run(again_in=1.0)
             if not outcomes.begin(row):
                 return Run()
@@ -63,39 +62,36 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
                     if run is not None:
                         return run
                 else:
-                    outcomes.mark_applied(row)
+                    current = outcomes.mark_applied(row)
                     log.info("accepted by the cluster, generation %s", row.generation)
+                    if current:
+                        return Run()
 
 
-def quota_is_coming(project: Project) -> bool:
+def _quota_is_coming(project: Project) -> bool:
     """Whether the project's ResourceQuota is about to be written: a first order must not overtake it.
 
     A quota that cannot be written holds nothing up: it is an operator's matter of its own.
     """
-    return QuotaState.objects.filter(
-        project=project, attempts=0, applied_generation__lt=F("generation")
-    ).exists()
+    state: QuotaState | None = getattr(project, "quota_state", None)
+    return state is not None and state.attempts == 0 and state.applied_generation < state.generation
 
 
 def _send(cluster: Cluster, row: Slice) -> None:
     spec = row.manifest_spec(row.project.namespace)
+    documents, secret = render(spec), bool(spec.workload.secret_env)
     if row.intent != Slice.Intent.RELEASE:
-        token = tokens.to_send(row)
+        token = tokens.to_send(row) if secret else ""
         if token:
-            cluster.apply(secret_document(spec, token))
+            documents = (secret_document(spec, token), *documents)
+        apply_all(cluster, documents, slice_id=row.public_id)
+        if token:
             tokens.note_sent(row, token)
-        apply_all(cluster, render(spec), slice_id=row.public_id)
         return
     try:
-        delete_all(cluster, render(spec), slice_id=row.public_id, volume=row.delete_volume)
-        _forget_token(cluster, row)
+        delete_all(cluster, documents, slice_id=row.public_id, volume=row.delete_volume, secret=secret)
     except NamespaceMissing:
         log.info("the namespace is gone, so are the objects")
-
-
-def _forget_token(cluster: Cluster, row: Slice) -> None:
-    if row.workload.secret_env:
-        cluster.delete("Secret", row.project.namespace, names.secret_name(row.app))
 
 
 def _failed(cluster: Cluster | None, row: Slice, error: ClusterError) -> Run | None:
@@ -110,9 +106,9 @@ def _failed(cluster: Cluster | None, row: Slice, error: ClusterError) -> Run | N
     elif row.applied_generation == 0:
         try:
             with reach(row.project.cluster, cluster) as reached:
-                documents = render(row.manifest_spec(row.project.namespace))
-                remove_created(reached, documents, slice_id=row.public_id)
-                _forget_token(reached, row)
+                spec = row.manifest_spec(row.project.namespace)
+                secret = bool(spec.workload.secret_env)
+                remove_created(reached, render(spec), slice_id=row.public_id, secret=secret)
         except ClusterError as later:
             return Run(again_in=outcomes.mark_retry(row, later.code, message, later.retry_after))
         outcomes.mark_refused(row, error.code, message, policy)

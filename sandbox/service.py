@@ -270,6 +270,8 @@ class Service:
         return Answer(202 if orphan is False and not gone else 200, stored.text)
 
     def _shown(self, request: Request, target: Target, stored: Stored, code: int) -> Answer:
+        if "as=PartialObjectMetadata" in request.headers.get("Accept", ""):
+            return Answer(code, json.dumps(tables.partial(stored.obj)))
         if request.table is None:
             return Answer(code, stored.text)
         version = {"resourceVersion": stored.obj["metadata"].get("resourceVersion", "")}

@@ -125,6 +125,11 @@ _COLUMNS: dict[str, tuple[tuple[str, ...], Callable[[Obj], list[Any]]]] = {
 }
 
 
+def partial(obj: Obj) -> Obj:
+    """What is left of an object where only its metadata is asked for."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+
+
 def _row(kind: Kind, obj: Obj, include: str) -> Obj:
     if kind.kind == "Event":
         cells = _event(obj)
@@ -136,8 +141,7 @@ def _row(kind: Kind, obj: Obj, include: str) -> Obj:
     if include == "Object":
         row["object"] = obj
     elif include != "None":
-        partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-        row["object"] = partial | {"metadata": obj["metadata"]}
+        row["object"] = partial(obj)
     return row
 
 

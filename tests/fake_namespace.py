@@ -58,6 +58,8 @@ class Store(FakeApi):
             return as_json(found) if found else self._absent(plural, name)
         if asked.method == "POST":
             return self._create(asked, plural)
+        if asked.method == "PATCH" and asked.query.get("dryRun") and asked.json == {}:
+            return as_json({"metadata": found["metadata"]}) if found else self._absent(plural, name)
         self.writes.append(f"{asked.method} {key}")
         if asked.method == "DELETE":
             return self._delete(asked, key, found) if found else self._absent(plural, name)
@@ -99,13 +101,13 @@ class Store(FakeApi):
             if key.startswith("resourceclaimtemplates/") and wanted["spec"] != found["spec"]:
                 return recorded("template-spec-immutable")
             # What somebody else set and we do not state stays: that is server-side apply.
-            old = (found["spec"].get("strategy") or {}).get("rollingUpdate")
+            old = (found.get("spec", {}).get("strategy") or {}).get("rollingUpdate")
             if old:
                 wanted["spec"]["strategy"]["rollingUpdate"] = old
         return self._validate_and_store(wanted, key, found)
 
     def _validate_and_store(self, wanted: dict[str, Any], key: str, found: dict[str, Any] | None) -> Reply:
-        strategy = wanted["spec"].get("strategy") or {}
+        strategy = wanted.get("spec", {}).get("strategy") or {}
         if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate"):
             return status_object(
                 422, "Invalid", "spec.strategy.rollingUpdate: Forbidden: may not be specified"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
+import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,12 @@ from tests.fake_api import Asked, Reply, as_json, status_object
 from tests.fake_namespace import NS, Store, recorded
 
 SLICE = "sl-1"
-TEMPLATE, VOLUME, DEPLOYMENT, SERVICE = (
+TEMPLATE, VOLUME, DEPLOYMENT, SERVICE, SECRET = (
     "resourceclaimtemplates/chat-gpu",
     "persistentvolumeclaims/chat-data",
     "deployments/chat",
     "services/chat",
+    "secrets/chat-auth",
 )
 
 
@@ -60,6 +63,11 @@ def documents(
     )
 
 
+def secret(slice_id: str = SLICE) -> dict[str, Any]:
+    metadata = {"name": "chat-auth", "namespace": NS, "annotations": {"gpu-portal/slice": slice_id}}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"token": "eA=="}}
+
+
 @pytest.fixture
 def store() -> Iterator[Store]:
     with Store() as server:
@@ -82,10 +90,43 @@ def without_uids(objects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]
     return plain
 
 
-def test_documents_are_applied_in_their_order(store: Store, cluster: Cluster) -> None:
+def test_what_the_pod_needs_is_there_before_the_deployment(store: Store, cluster: Cluster) -> None:
+    apply_all(cluster, [secret(), *documents()], slice_id=SLICE)
+    assert set(store.writes[:3]) == {f"PATCH {key}" for key in (SECRET, TEMPLATE, VOLUME)}
+    assert set(store.writes[3:]) == {f"PATCH {key}" for key in (DEPLOYMENT, SERVICE)}
+    made = without_uids(store.objects)
+    assert [made[key] for key in (TEMPLATE, VOLUME, DEPLOYMENT, SERVICE)] == list(documents())
+
+
+@pytest.mark.parametrize(("method", "together"), [("GET", 4), ("PATCH", 2)])
+def test_requests_that_need_not_wait_are_sent_at_once(
+    method: str, together: int, store: Store, cluster: Cluster
+) -> None:
+    met = threading.Barrier(together)
+
+    def meet(asked: Asked) -> Reply:
+        met.wait(10)
+        return store._answer(asked)
+
+    store._rules.insert(0, type(store._rules[0])(method, store._rules[0].pattern, [meet]))
     apply_all(cluster, documents(), slice_id=SLICE)
-    assert store.writes == [f"PATCH {key}" for key in (TEMPLATE, VOLUME, DEPLOYMENT, SERVICE)]
-    assert list(without_uids(store.objects).values()) == list(documents())
+    assert len(store.objects) == 4
+
+
+def test_of_two_refusals_the_one_told_does_not_depend_on_which_came_first(
+    store: Store, cluster: Cluster
+) -> None:
+    refused = recorded("deployment-rolling-update")
+    late = threading.Event()
+
+    def later(asked: Asked) -> Reply:
+        late.wait(1)
+        return refused if "deployments" in asked.path else store._answer(asked)
+
+    store.refusals[SERVICE] = recorded("pvc-over-quota")
+    store._rules.insert(0, type(store._rules[0])("PATCH", re.compile("deployments/"), [later]))
+    with pytest.raises(errors.PolicyRefused):
+        apply_all(cluster, documents(), slice_id=SLICE)
 
 
 def test_twice_is_once(store: Store, cluster: Cluster) -> None:
@@ -154,12 +195,13 @@ def test_a_template_of_another_size_is_replaced(store: Store, cluster: Cluster) 
     apply_all(cluster, documents(), slice_id=SLICE)
     store.writes.clear()
     apply_all(cluster, documents(share=50), slice_id=SLICE)
-    assert store.writes[:4] == [
+    assert [write for write in store.writes if TEMPLATE in write] == [
         f"PATCH {TEMPLATE}",
         f"POST {TEMPLATE} All",
         f"DELETE {TEMPLATE}",
         f"PATCH {TEMPLATE}",
     ]
+    assert store.writes[-1] in (f"PATCH {DEPLOYMENT}", f"PATCH {SERVICE}")
     assert without_uids(store.objects)[TEMPLATE] == documents(share=50)[0]
 
 
@@ -292,6 +334,31 @@ def test_release_deletes_our_own_before_it_reports_a_foreign_one(store: Store, c
     assert list(store.objects) == [SERVICE]
 
 
+def test_the_secret_goes_with_the_slice_and_only_if_asked(store: Store, cluster: Cluster) -> None:
+    apply_all(cluster, [secret(), *documents()], slice_id=SLICE)
+    delete_all(cluster, documents(), slice_id=SLICE, volume=True)
+    assert list(store.objects) == [SECRET]
+    delete_all(cluster, documents(), slice_id=SLICE, volume=True, secret=True)
+    assert store.objects == {}
+
+
+@pytest.mark.parametrize("owner", [None, {"gpu-portal/slice": "sl-other"}])
+def test_somebody_elses_secret_is_neither_written_nor_deleted(
+    owner: dict[str, str] | None, store: Store, cluster: Cluster
+) -> None:
+    theirs = secret()
+    theirs["metadata"]["annotations"] = owner
+    store.put(SECRET, theirs)
+    before = copy.deepcopy(store.objects)
+    with pytest.raises(errors.NotOurs):
+        apply_all(cluster, [secret(), *documents()], slice_id=SLICE)
+    with pytest.raises(errors.NotOurs):
+        delete_all(cluster, documents(), slice_id=SLICE, volume=True, secret=True)
+    remove_created(cluster, documents(), slice_id=SLICE, secret=True)
+    assert store.objects == before
+    assert store.writes == []
+
+
 def test_a_successor_of_the_same_name_is_not_deleted(store: Store, cluster: Cluster) -> None:
     apply_all(cluster, documents(), slice_id=SLICE)
     looked_at = as_json(store.objects[DEPLOYMENT])
@@ -307,6 +374,7 @@ def test_c14_a_refusal_leaves_nothing_behind(store: Store, cluster: Cluster) -> 
     with pytest.raises(errors.PolicyRefused) as caught:
         apply_all(cluster, documents(), slice_id=SLICE)
     assert not caught.value.retry
-    assert sorted(store.objects) == sorted([TEMPLATE, VOLUME])
+    assert DEPLOYMENT not in store.objects
+    assert {TEMPLATE, VOLUME} <= set(store.objects)
     remove_created(cluster, documents(), slice_id=SLICE)
     assert store.objects == {}

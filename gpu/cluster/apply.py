@@ -7,7 +7,9 @@ The order is that of contract.md, "Objects of one slice" and "Release".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from gpu import names
@@ -18,6 +20,7 @@ from gpu.cluster.errors import (
     Forbidden,
     InvalidObject,
     NotOurs,
+    PolicyRefused,
     VolumeChange,
     VolumeFixed,
 )
@@ -29,40 +32,58 @@ from gpu.quantities import QuantityError, parse
 Place = tuple[str, str, str]
 """Kind, namespace and name."""
 
+_BEFORE_THE_POD = ("ResourceClaimTemplate", "PersistentVolumeClaim", "Secret")
+
 
 def apply_all(cluster: Cluster, documents: Sequence[Object], *, slice_id: str) -> None:
-    """Apply the documents in their order; what the slice has no more of (a Service) is removed.
+    """Apply the documents; what the slice has no more of (a Service) is removed.
 
     Nothing is written when one of the names is taken by somebody else (NotOurs). A claim template of another size is
-    replaced, since its spec is immutable; claims made from the old one stay until their pod goes. Raises ClusterError.
+    replaced, since its spec is immutable; claims made from the old one stay until their pod goes. The Deployment comes
+    after what its pod needs. Requests that need not wait for each other are sent at once. Raises ClusterError.
     """
-    present = [_look(cluster, _place(document), slice_id) for document in documents]
-    for document, found in zip(documents, present, strict=True):
+    present = _at_once([partial(_look, cluster, _place(document), slice_id) for document in documents])
+    pairs = list(zip(documents, present, strict=True))
+    for document, found in pairs:
         if found is not None and found["metadata"].get("deletionTimestamp"):
             raise Conflict(f"{document['kind']} {document['metadata']['name']} is still being deleted")
-    for document, found in zip(documents, present, strict=True):
-        _apply(cluster, document, found)
-        if document["kind"] == "Deployment" and found is not None:
-            _remove_stale_service(cluster, documents, slice_id)
+    for first in (True, False):
+        kinds = [pair for pair in pairs if (pair[0]["kind"] in _BEFORE_THE_POD) == first]
+        _at_once([partial(_apply, cluster, document, found) for document, found in kinds])
+    if any(document["kind"] == "Deployment" and found is not None for document, found in pairs):
+        _remove_stale_service(cluster, documents, slice_id)
 
 
-def delete_all(cluster: Cluster, documents: Sequence[Object], *, slice_id: str, volume: bool) -> None:
-    """Delete the slice: Deployment, then claim template, then Service, and the volume only if asked.
+def delete_all(
+    cluster: Cluster, documents: Sequence[Object], *, slice_id: str, volume: bool, secret: bool = False
+) -> None:
+    """Delete the slice: Deployment, then claim template, then Service; the volume and the Secret only if asked.
 
     What is gone already counts as deleted. An object of somebody else under one of the names stays, and is reported
     (NotOurs) after our own are gone. Raises ClusterError.
     """
-    _delete_each(cluster, _release_order(documents, volume=volume), slice_id)
+    _delete_each(cluster, _release_order(documents, volume=volume, secret=secret), slice_id)
 
 
-def remove_created(cluster: Cluster, documents: Sequence[Object], *, slice_id: str) -> None:
+def remove_created(
+    cluster: Cluster, documents: Sequence[Object], *, slice_id: str, secret: bool = False
+) -> None:
     """Take back a refused first order: everything of this slice goes, its new and empty volume too.
 
     For a slice that the cluster never accepted as a whole; so it does not matter which run made what. Objects of
     somebody else, which may be why it was refused, are left alone silently. Raises ClusterError.
     """
     with contextlib.suppress(NotOurs):
-        _delete_each(cluster, _release_order(documents, volume=True), slice_id)
+        _delete_each(cluster, _release_order(documents, volume=True, secret=secret), slice_id)
+
+
+def _at_once[T](calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Make the calls beside each other and wait for all; return what they gave, or raise the first one's error."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = [pool.submit(call) for call in calls]
+    return [future.result() for future in futures]
 
 
 def _place(document: Object) -> Place:
@@ -72,7 +93,10 @@ def _place(document: Object) -> Place:
 
 def _look(cluster: Cluster, place: Place, slice_id: str) -> Object | None:
     """The object there, if it is this slice's; None if there is none. Raises NotOurs."""
-    found = cluster.get(place[0], place[1], place[2])
+    try:
+        found = (cluster.touch if place[0] == "Secret" else cluster.get)(*place)
+    except PolicyRefused as error:  # of a foreign Secret the platform's policy says no more than that
+        raise NotOurs(f"{place[0]} {place[2]}", kind=place[0], namespace=place[1], name=place[2]) from error
     if found is not None and _owner(found) != slice_id:
         raise NotOurs(f"{place[0]} {place[2]}", kind=place[0], namespace=place[1], name=place[2])
     return found
@@ -167,12 +191,14 @@ def _app_places(documents: Sequence[Object]) -> dict[str, Place]:
         "ResourceClaimTemplate": ("ResourceClaimTemplate", namespace, names.claim_template_name(app)),
         "Service": ("Service", namespace, names.service_name(app)),
         "PersistentVolumeClaim": ("PersistentVolumeClaim", namespace, names.volume_name(app)),
+        "Secret": ("Secret", namespace, names.secret_name(app)),
     }
 
 
-def _release_order(documents: Sequence[Object], *, volume: bool) -> list[Place]:
+def _release_order(documents: Sequence[Object], *, volume: bool, secret: bool) -> list[Place]:
     places = _app_places(documents)
-    kinds = ["Deployment", "ResourceClaimTemplate", "Service", *(["PersistentVolumeClaim"] if volume else [])]
+    optional = {"PersistentVolumeClaim": volume, "Secret": secret}
+    kinds = ["Deployment", "ResourceClaimTemplate", "Service", *(kind for kind in optional if optional[kind])]
     return [places[kind] for kind in kinds]
 
 

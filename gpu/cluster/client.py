@@ -30,6 +30,7 @@ from gpu.cluster.responses import from_response
 from gpu.cluster.stream import Object, WatchStream, parse, read_all, transport_error
 
 FIELD_MANAGER = "gpu-portal"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PAGE_SIZE = 500
 """Objects asked for in one page of a list; the number kubectl uses."""
 
@@ -71,6 +72,18 @@ class Cluster:
         """One object, or None when there is none of that name."""
         try:
             return self._json("GET", KINDS[kind].path(namespace, name))
+        except NotFound:
+            return None
+
+    def touch(self, kind: str, namespace: str | None, name: str) -> Object | None:
+        """The metadata of an object that the account may patch but not read, or None when there is none.
+
+        A patch that changes nothing, as a dry run; the answer carries no data.
+        """
+        query = [("fieldManager", FIELD_MANAGER), *_dry(True)]
+        path, content_type = KINDS[kind].path(namespace, name), "application/merge-patch+json"
+        try:
+            return self._json("PATCH", path, query, {}, content_type, accept=METADATA_ONLY)
         except NotFound:
             return None
 
@@ -245,8 +258,9 @@ class Cluster:
         query: Query = (),
         body: Object | None = None,
         content_type: str = "application/json",
+        accept: str = "application/json, */*",
     ) -> Object:
-        response = self._send(method, path, query, body, content_type)
+        response = self._send(method, path, query, body, content_type, accept=accept)
         answer = parse(read_all(response))
         if not isinstance(answer, dict):
             raise Garbled("the answer is no JSON object")
@@ -260,11 +274,12 @@ class Cluster:
         body: Object | None = None,
         content_type: str = "application/json",
         read_timeout_s: float | None = None,
+        accept: str = "application/json, */*",
     ) -> Any:
         """Send a request and return the open response when its status is 2xx."""
         api = self._client()
         timeout = (self.settings.connect_timeout_s, read_timeout_s or self.settings.read_timeout_s)
-        headers = {"Accept": "application/json, */*", "Content-Type": content_type}
+        headers = {"Accept": accept, "Content-Type": content_type}
         try:
             method, url, headers, _, _ = api.param_serialize(
                 method,
