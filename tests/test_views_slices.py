@@ -156,6 +156,19 @@ class TestLog:
         assert "&lt;script&gt;alert(1)&lt;/script&gt;\nline two" in html
         assert "as of" in html
 
+    def test_a_text_that_is_shown_does_not_come_again_with_its_new_age(self, kim: Client, row: Slice) -> None:
+        kim.get(url(row, "log"))
+        store_log(row, "line one")
+        first = kim.get(url(row, "log"), headers={**HTMX, "X-Seen": "log:none"}).content.decode()
+        store_log(row, "line one")
+        again = kim.get(url(row, "log"), headers=seen(first)).content.decode()
+        assert set(parts(again)) == {"log-age"}
+        store_log(row, "line one\nline two")
+        assert set(parts(kim.get(url(row, "log"), headers=seen(first)).content.decode())) == {
+            "log",
+            "log-age",
+        }
+
     def test_without_a_container_it_says_so(self, kim: Client, row: Slice) -> None:
         kim.get(url(row, "log"))
         store_log(row, "", "no_container")

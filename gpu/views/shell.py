@@ -83,18 +83,20 @@ def show(
     """Render a page of a project in the tenant's time zone; a poll gets the parts that have changed.
 
     A template marks its parts with `{% live %}` inside the partial named `part`; one other than `live` also stands
-    for itself. The page sends the versions it shows in `X-Seen`; 204 says that nothing has changed, so that nothing
-    moves under the cursor. `asked` is what the poll rests on (gpu.views.polling); `lasts` says that time alone changes
-    nothing of it soon.
+    for itself, without the frame. The page sends the versions it shows in `X-Seen`; 204 says that nothing has changed,
+    so that nothing moves under the cursor. `asked` is what the poll rests on (gpu.views.polling); `lasts` says that
+    time alone changes nothing of it soon.
     """
-    frame: dict[str, object] = {"shell": asked or shell(actor, project, section, fresh), **context}
+    frame = dict(context)
+    if part == "live":
+        frame["shell"] = asked or shell(actor, project, section, fresh)
     with timezone.override(ZoneInfo(project.tenant.time_zone)):
         if SEEN not in request.headers:
             return render(request, template if part == "live" else f"{template}#{part}", frame)
         parts: dict[str, tuple[str, str]] = {}
         frame |= {"live_parts": parts, "polling": True}
         render_to_string(f"{template}#{part}", frame, request)
-        for everywhere in AGES:
+        for everywhere in AGES if part == "live" else ():
             render_to_string(everywhere, frame, request)
     answer = changed_parts(request, parts)
     if asked is not None and lasts:
