@@ -44,10 +44,14 @@ WAITING = (
 @login_required
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """Lead to the person's project; offer the choice where there are several, say what to do where there is none."""
-    found = list(access.projects(access.actor_of(request.user)))
+    """Lead to the person's project, or a platform admin to the administration; offer the choice where there are
+    several, say what to do where there is none."""
+    actor = access.actor_of(request.user)
+    found = list(access.projects(actor))
     if len(found) == 1:
         return redirect("project", found[0].namespace)
+    if not found and actor.user.is_staff:
+        return redirect("admin:index")
     return render(request, "home.html", {"projects": found})
 
 
@@ -112,7 +116,7 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
         return unchanged(request, asked)
     words, group = request.GET.get("q", "").strip()[:100], request.GET.get("show", "")
     order = request.GET.get("sort", "")
-    order = order if order in ORDERS else ""
+    order = order if order in ORDERS and (group, order) != ("ended", "newest") else ""
     rows = project.slices.filter(ended_at__isnull=group != "ended").select_related(
         "package", "order__user", "project"
     )
@@ -132,6 +136,15 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
     else:
         page = Paginator(rows, PAGE_SIZE).get_page(number)
         judged = statuses = slice_statuses(page.object_list, ahead=asked is not None)
+    orders = {
+        "": _("Newest first") if group == "ended" else _("Needs somebody first"),
+        "name": _("By name"),
+        "newest": _("Newest first"),
+        "oldest": _("Oldest first"),
+        "package": _("By package"),
+    }
+    if group == "ended":
+        del orders["newest"]  # as without an order
     context: dict[str, object] = {
         "page": page,
         "statuses": statuses,
@@ -146,13 +159,8 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
             "ended": _("Ended"),
         },
         "order": order,
-        "orders": {
-            "": _("Newest first") if group == "ended" else _("Needs somebody first"),
-            "name": _("By name"),
-            **({} if group == "ended" else {"newest": _("Newest first")}),
-            "oldest": _("Oldest first"),
-            "package": _("By package"),
-        },
+        "orders": orders,
+        "order_label": orders[order],
     }
     fresh = statuses[0].freshness if statuses else None
     lasts = all(status.lasts for status in judged)
