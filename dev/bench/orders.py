@@ -1,27 +1,81 @@
-"""From the POST of an order to its objects in the API, beside a bare client that creates the same objects."""
+"""From the POST of an order to its objects in the API, beside a bare client that creates the same objects.
+
+The bare client sends the documents the portal has rendered, by server-side apply as the portal does, one after the
+other through a connection it keeps. When an object is there is told to both by the same watches: whoever asks again and
+again keeps the cluster, and a core of this machine, from the work that is measured.
+"""
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
+import ssl
+import threading
 import time
 import uuid
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from dev import stack
 from dev.bench.cluster import reach
 from dev.bench.line import Line, spread
-from dev.controlplane.client import Client
+from dev.controlplane.client import Client, path_for
 from dev.fleet import Fleet
 from dev.http import Browser
 
 ROUNDS = 40
+WARM_UP = 3
+"""The first rounds make connections and caches."""
+
+SETTLE_S = 0.3
+"""After what was made is gone, controllers and the watcher still have it to forget."""
+
 GOAL = 2.0
-KINDS = (
-    ("resource.k8s.io/v1", "ResourceClaimTemplate", "{app}-gpu"),
-    ("apps/v1", "Deployment", "{app}"),
-    ("v1", "Service", "{app}"),
-)
+KINDS = (("resource.k8s.io/v1", "ResourceClaimTemplate"), ("apps/v1", "Deployment"), ("v1", "Service"))
 NAMESPACE = "acme-ai"
+
+
+class Watches:
+    """Notes when each object of KINDS came, as the API tells it."""
+
+    def __init__(self, admin: Client) -> None:
+        self._came: dict[tuple[str, str], float] = {}
+        self._news = threading.Condition()
+        for api, kind in KINDS:
+            lines = _watch(admin, api, kind)
+            threading.Thread(target=self._note, args=(kind, lines), daemon=True).start()
+
+    def _note(self, kind: str, lines: Iterable[bytes]) -> None:
+        for line in lines:
+            now = time.perf_counter()
+            change = json.loads(line)
+            if change["type"] == "ADDED":
+                with self._news:
+                    self._came[kind, change["object"]["metadata"]["name"]] = now
+                    self._news.notify_all()
+
+    def last(self, objects: set[tuple[str, str]]) -> float:
+        """Wait until all these objects (kind, name) have come and forget them; when the last one came."""
+        with self._news:
+            if not self._news.wait_for(lambda: objects <= self._came.keys(), 60.0):
+                raise RuntimeError(f"did not come: {objects - self._came.keys()}")
+            return max(self._came.pop(each) for each in objects)
+
+
+def _watch(admin: Client, api: str, kind: str) -> http.client.HTTPResponse:
+    """The lines of a watch of the namespace, which has nothing of the kind yet."""
+    address = urlsplit(admin.server)
+    host, port = str(address.hostname), address.port
+    connection = (
+        http.client.HTTPSConnection(host, port, context=ssl.create_default_context(cadata=admin.ca))
+        if admin.ca
+        else http.client.HTTPConnection(host, port)
+    )
+    path = path_for(api, kind, NAMESPACE) + "?watch=1&timeoutSeconds=3600"
+    connection.request("GET", path, headers={"Authorization": f"Bearer {admin.token}"})
+    return connection.getresponse()
 
 
 def measure(fleet: Fleet) -> list[Line]:
@@ -34,16 +88,17 @@ def measure(fleet: Fleet) -> list[Line]:
     fleet.start("beat", stack.beat(fleet.folder))
     fleet.web()
     wait(lambda: admin.get("v1", "ResourceQuota", NAMESPACE, "gpu-portal").ok, "the quota")
-    browser = Browser(fleet.url, fleet.demo()["api_token"])
+    browser, watches = Browser(fleet.url, fleet.demo()["api_token"]), Watches(admin)
     portal: list[float] = []
     answered: list[float] = []
     bare: list[float] = []
-    for number in range(ROUNDS + 3):
-        app, took, until = _order(browser, admin, f"Bench {number}")
-        documents = [admin.get(api, kind, NAMESPACE, name.format(app=app)).body for api, kind, name in KINDS]
-        _release(browser, admin, app)
-        alone = _bare(admin, [_fresh(document) for document in documents])
-        if number >= 3:  # the first make connections and caches
+    for number in range(ROUNDS + WARM_UP):
+        slice_id, took, until = _order(browser, watches, f"Bench {number}")
+        documents = _documents(browser, slice_id)
+        _release(browser, admin, slice_id)
+        alone = _bare(admin, watches, documents)
+        _wait_until_gone(admin)
+        if number >= WARM_UP:
             answered.append(took)
             portal.append(until)
             bare.append(alone)
@@ -64,8 +119,8 @@ def measure(fleet: Fleet) -> list[Line]:
     ]
 
 
-def _order(browser: Browser, admin: Client, name: str) -> tuple[str, float, float]:
-    """Return the app, the seconds to the answer, and to the last object."""
+def _order(browser: Browser, watches: Watches, name: str) -> tuple[str, float, float]:
+    """Return the slice's id, the seconds to the answer, and to the last object."""
     body = {
         "project": NAMESPACE,
         "package": "v100-25",
@@ -84,53 +139,45 @@ def _order(browser: Browser, admin: Client, name: str) -> tuple[str, float, floa
     answer = browser.call("POST", "/api/v1/slices/", body, {"Idempotency-Key": str(uuid.uuid4())})
     if answer.status != 202:
         raise RuntimeError(f"order: {answer.status} {answer.text[:500]}")
-    app: str = answer.json()["object_name"]
-    api, kind, place = KINDS[-1]
-    while not admin.get(api, kind, NAMESPACE, place.format(app=app)).ok:
-        time.sleep(0.002)
-    return app, answer.took, time.perf_counter() - began
+    made = answer.json()
+    app = made["object_name"]
+    last = watches.last({(kind, f"{app}-gpu" if kind.endswith("Template") else app) for _api, kind in KINDS})
+    return made["id"], answer.took, last - began
 
 
-def _release(browser: Browser, admin: Client, app: str) -> None:
-    found = browser.call("GET", "/api/v1/slices/?page_size=100").json()["results"]
-    row = next(row for row in found if row["object_name"] == app)
-    browser.call("POST", f"/api/v1/slices/{row['id']}/release/", {"delete_volume": True})
+def _documents(browser: Browser, slice_id: str) -> list[dict[str, Any]]:
+    """What the portal applies for the slice, as somebody else's: the sweep takes away what comes after a release."""
+    answer = browser.call(
+        "GET", f"/api/v1/slices/{slice_id}/manifest/", headers={"Accept": "application/json"}
+    )
+    documents: list[dict[str, Any]] = answer.json()["documents"]
+    for document in documents:
+        document["metadata"]["annotations"]["gpu-portal/slice"] = "bench"
+    return documents
+
+
+def _release(browser: Browser, admin: Client, slice_id: str) -> None:
+    browser.call("POST", f"/api/v1/slices/{slice_id}/release/", {"delete_volume": True})
     _wait_until_gone(admin)
 
 
 def _wait_until_gone(admin: Client) -> None:
-    kinds = (
-        *((api, kind) for api, kind, _name in KINDS),
-        ("v1", "Pod"),
-        ("resource.k8s.io/v1", "ResourceClaim"),
-    )
+    kinds = (*KINDS, ("v1", "Pod"), ("resource.k8s.io/v1", "ResourceClaim"))
     wait(lambda: not any(admin.items(api, kind, NAMESPACE) for api, kind in kinds), "an empty namespace")
+    time.sleep(SETTLE_S)
 
 
-def _fresh(document: dict[str, Any]) -> dict[str, Any]:
-    metadata = {
-        key: value for key, value in document["metadata"].items() if key in ("name", "labels", "annotations")
-    }
-    return {key: value for key, value in document.items() if key != "status"} | {"metadata": metadata}
-
-
-def _bare(admin: Client, documents: list[dict[str, Any]]) -> float:
-    """Create the objects, wait until the last can be read, take them away again; seconds of the first two."""
+def _bare(admin: Client, watches: Watches, documents: list[dict[str, Any]]) -> float:
+    """Create the objects, wait until the last one is there, take them away again; seconds of the first two."""
     began = time.perf_counter()
     for document in documents:
-        if document["kind"] == "Service":
-            document["spec"] = {key: document["spec"][key] for key in ("ports", "selector")}
-        answer = admin.create(document, namespace=NAMESPACE)
+        answer = admin.apply(document)
         if not answer.ok:
             raise RuntimeError(answer.message)
-    api, kind, _place = KINDS[-1]
-    while not admin.get(api, kind, NAMESPACE, documents[-1]["metadata"]["name"]).ok:
-        time.sleep(0.002)
-    took = time.perf_counter() - began
+    last = watches.last({(document["kind"], document["metadata"]["name"]) for document in documents})
     for document in documents[::-1]:
         admin.delete(document["apiVersion"], document["kind"], NAMESPACE, document["metadata"]["name"])
-    _wait_until_gone(admin)
-    return took
+    return last - began
 
 
 def wait(look: Any, what: str, seconds: float = 60.0) -> None:
