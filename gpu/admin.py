@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _t
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext_noop
 
 from gpu import (
     admin_reports,  # noqa: F401  registers itself
@@ -23,11 +24,20 @@ from gpu.models import ComputePool, Entitlement, Order, Package, QuotaState, Sli
 from gpu.order_errors import OrderRefused
 from gpu.quota_view import quota_lines
 from gpu.status import slice_status
-from gpu.wording import render
+from gpu.wording import money, render
 from tenants.models import Project
 
 admin.site.site_header = admin.site.site_title = _("GPU slices: administration")
 admin.site.index_title = _("What the platform sells, to whom, and how it is")
+# Beside it the lists were cut at 1280 pixels; the start page shows the same, one click away.
+admin.site.enable_nav_sidebar = False
+
+DJANGOS_WORDS = (
+    gettext_noop("Run"),
+    gettext_noop("- Select an option -"),
+    gettext_noop("Filter by %(field_name)s"),
+)
+"""What Django's admin says and Django has no German for yet."""
 
 
 @admin.register(Package)
@@ -39,15 +49,18 @@ class PackageAdmin(admin.ModelAdmin[Package]):
         "memory_mib",
         "compute_percent",
         "shares",
-        "price_per_hour",
-        "currency",
+        "price",
         "device_class",
-        "profile_id",
         "on_sale",
     ]
     list_filter = ["on_sale", "gpu_model"]
     search_fields = ["name", "slug", "device_class"]
     prepopulated_fields = {"slug": ["name"]}
+
+    @admin.display(description=_("price per hour"), ordering="price_per_hour")
+    def price(self, obj: Package) -> str:
+        """Price and currency."""
+        return money(obj.price_per_hour, obj.currency)
 
     def save_model(
         self, request: HttpRequest, obj: Package, form: forms.ModelForm[Package], change: bool
@@ -205,14 +218,18 @@ class OrderAdmin(ReadOnlyAdmin, admin.ModelAdmin[Order]):
         "tenant",
         "project",
         "package",
-        "price_per_hour",
-        "currency",
+        "price",
         "user",
     ]
     list_filter = ["package", "tenant"]
     search_fields = ["public_id", "project__namespace", "user__username"]
     date_hierarchy = "created_at"
     list_select_related = ["tenant", "project", "package", "user"]
+
+    @admin.display(description=_("price per hour"), ordering="price_per_hour")
+    def price(self, obj: Order) -> str:
+        """Price and currency as ordered."""
+        return money(obj.price_per_hour, obj.currency)
 
 
 class TimelineInline(ReadOnlyAdmin, admin.TabularInline[TimelineEntry, Slice]):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
-from gpu.entitlements import QUOTA_NAME, quota_document
-from gpu.models import Observed
+from gpu.entitlements import QUOTA_NAME, device_key, quota_document
+from gpu.models import Observed, Package
 from gpu.quantities import QuantityError, parse
 from gpu.refusals import device_class
+from gpu.shortages import resource_name
+from gpu.wording import render
 from tenants.models import Project
 
 UNKNOWN = "?"
@@ -15,7 +18,7 @@ UNKNOWN = "?"
 
 @dataclass(frozen=True)
 class QuotaLine:
-    """One line: quantities as Kubernetes writes them, `?` for what was not seen."""
+    """One line: the names of its packages, quantities as Kubernetes writes them, `?` for what was not seen."""
 
     key: str
     label: str
@@ -46,7 +49,17 @@ def quota_lines(project: Project) -> tuple[QuotaLine, ...]:
     data = row.data if row else {}
     present = (data.get("spec") or {}).get("hard") or {}
     used = (data.get("status") or {}).get("used") or {}
+    packages: dict[str, list[str]] = defaultdict(list)
+    for name, wanted in Package.objects.values_list("name", "device_class"):
+        packages[device_key(wanted)].append(name)
+    places = {key: place for place, key in enumerate(packages)}
     return tuple(
-        QuotaLine(key, device_class(key) or key, value, present.get(key, UNKNOWN), used.get(key, UNKNOWN))
-        for key, value in asked.items()
+        QuotaLine(
+            key,
+            ", ".join(packages[key]) if key in packages else render(resource_name(key)),
+            value,
+            present.get(key, UNKNOWN),
+            used.get(key, UNKNOWN),
+        )
+        for key, value in sorted(asked.items(), key=lambda line: places.get(line[0], len(places)))
     )

@@ -131,7 +131,7 @@ def default_cluster() -> int:
 class Project(models.Model):
     """A tenant's project: one namespace of one cluster, which belongs to no other project of any cluster."""
 
-    public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_project_id)
+    public_id = models.CharField(_("id"), max_length=24, unique=True, editable=False, default=new_project_id)
     tenant = models.ForeignKey(
         Tenant, on_delete=models.PROTECT, related_name="projects", verbose_name=_("tenant")
     )
@@ -175,7 +175,7 @@ class ApiToken(models.Model):
         READ = "read", _("Read")
         WRITE = "write", _("Read and write")
 
-    public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_token_id)
+    public_id = models.CharField(_("id"), max_length=24, unique=True, editable=False, default=new_token_id)
     user = models.ForeignKey(
         User, on_delete=models.CASCADE, related_name="api_tokens", verbose_name=_("user")
     )
@@ -185,7 +185,7 @@ class ApiToken(models.Model):
     name = models.CharField(_("name"), max_length=60)
     scope = models.CharField(_("scope"), max_length=8, choices=Scope, default=Scope.WRITE)
     prefix = models.CharField(_("begins with"), max_length=PREFIX_LENGTH, editable=False)
-    digest = models.CharField(max_length=64, unique=True, editable=False)
+    digest = models.CharField(_("digest"), max_length=64, unique=True, editable=False)
     created_at = models.DateTimeField(_("created"), default=timezone.now, editable=False)
     last_used_at = models.DateTimeField(_("last used"), null=True, blank=True, editable=False)
     expires_at = models.DateTimeField(_("expires"), null=True, blank=True)

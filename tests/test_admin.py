@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.admin import site
 from django.test import Client
 from django.urls import reverse
+from django.utils import translation
 
 from gpu import enqueue
 from gpu.models import ComputePool, Entitlement, Package, QuotaState, Slice
@@ -237,3 +239,65 @@ def test_a_namespace_belongs_to_one_project(admin: Client, made: World) -> None:
     )
     assert answer.status_code == 200
     assert Project.objects.get(pk=made.other.pk).namespace == "birch-lab"
+
+
+def test_a_platform_admin_without_a_project_is_led_to_the_administration(admin: Client) -> None:
+    answer = admin.get("/")
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+
+
+def test_a_project_is_listed_with_the_names_of_packages(admin: Client, made: World, sent: list[Any]) -> None:
+    hard = {"kube-dc-nvidia-v100-shared-8g.deviceclass.resource.k8s.io/devices": "2"}
+    observe(quota("acme-ai", hard, dict.fromkeys(hard, "1"), name="gpu-portal"))
+    html = admin.get("/admin/tenants/project/").content.decode()
+    assert "V100 25 %: 2 / 2 / 1" in html
+    assert "kube-dc-nvidia" not in html
+    page = admin.get(f"/admin/tenants/project/{made.project.pk}/change/").content.decode()
+    assert "<td>V100 25 %</td><td>2</td><td>2</td><td>1</td>" in page
+
+
+def test_every_word_of_the_administration_has_its_german() -> None:
+    """But for what is a name in both languages."""
+    same = {
+        "ID",
+        "kubeconfig",
+        "DeviceClass",
+        "Job",
+        "Session key hash (sha256)",
+        "GPU",
+        "Name",
+        "Cluster",
+        "Slices",
+    }
+    open_ = set()
+    for model, shown in site._registry.items():
+        for each in (model, *(inline.model for inline in shown.inlines)):
+            for field in each._meta.concrete_fields:
+                words = (
+                    field.verbose_name,
+                    field.help_text,
+                    *(label for _value, label in field.choices or ()),
+                )
+                open_ |= {
+                    f"{each.__name__}.{field.name}: {word}" for word in words if word and untold(word, same)
+                }
+            open_ |= {each.__name__ for word in (each._meta.verbose_name_plural,) if untold(word, same)}
+    assert open_ == set()
+
+
+def untold(word: Any, same: set[str]) -> bool:
+    """Whether a word stays English for a German reader."""
+    with translation.override("en"):
+        english = str(word)
+    with translation.override("de"):
+        return str(word) == english and english not in same
+
+
+def test_the_words_of_djangos_lists_are_german_too(admin: Client, made: World, sent: list[Any]) -> None:
+    made.order()
+    html = admin.get("/admin/gpu/slice/", headers={"accept-language": "de"}).content.decode()
+    assert "Ausführen" in html
+    assert "Select an option" not in html
+    assert (
+        "Filtern nach" in admin.get("/admin/gpu/order/", headers={"accept-language": "de"}).content.decode()
+    )

@@ -27,7 +27,7 @@ def new_order_id() -> str:
 class Order(models.Model):
     """The immutable record that somebody ordered a package for a project at a price."""
 
-    public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_order_id)
+    public_id = models.CharField(_("id"), max_length=24, unique=True, editable=False, default=new_order_id)
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, related_name="orders", verbose_name=_("project")
     )
@@ -40,7 +40,9 @@ class Order(models.Model):
         related_name="orders",
         verbose_name=_("ordered by"),
     )
-    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", editable=False)
+    tenant = models.ForeignKey(
+        Tenant, on_delete=models.PROTECT, related_name="+", editable=False, verbose_name=_("tenant")
+    )
     operation_key = models.CharField(_("operation key"), max_length=200)
     price_per_hour = models.DecimalField(_("price per hour"), max_digits=10, decimal_places=4)
     currency = models.CharField(_("currency"), max_length=3)
@@ -68,7 +70,7 @@ class Slice(SentRow):
         STOP = "stop", _("stop")
         RELEASE = "release", _("release")
 
-    public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_slice_id)
+    public_id = models.CharField(_("id"), max_length=24, unique=True, editable=False, default=new_slice_id)
     project = models.ForeignKey(
         Project, on_delete=models.PROTECT, related_name="slices", verbose_name=_("project")
     )
@@ -144,13 +146,19 @@ class Slice(SentRow):
 class TimelineEntry(models.Model):
     """What somebody or the portal did with a slice; never changed, never deleted."""
 
-    slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="timeline")
-    at = models.DateTimeField(default=timezone.now)
-    actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+")
-    code = models.CharField(max_length=40)
-    params = models.JSONField(default=dict)
+    slice = models.ForeignKey(
+        Slice, on_delete=models.CASCADE, related_name="timeline", verbose_name=_("slice")
+    )
+    at = models.DateTimeField(_("when"), default=timezone.now)
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, null=True, related_name="+", verbose_name=_("who")
+    )
+    code = models.CharField(_("what"), max_length=40)
+    params = models.JSONField(_("details"), default=dict)
 
     class Meta:
+        verbose_name = _("what was done")
+        verbose_name_plural = _("what was done")
         ordering = ["at", "id"]
         indexes = [models.Index(fields=["slice", "at"], name="timeline_of_slice")]
 

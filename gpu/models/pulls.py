@@ -38,7 +38,7 @@ class ModelPull(SentRow):
         RUN = "run", _("run")
         CANCEL = "cancel", _("cancel")
 
-    public_id = models.CharField(max_length=24, unique=True, editable=False, default=new_pull_id)
+    public_id = models.CharField(_("id"), max_length=24, unique=True, editable=False, default=new_pull_id)
     slice = models.ForeignKey(Slice, on_delete=models.CASCADE, related_name="pulls", verbose_name=_("slice"))
     actor = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -50,28 +50,33 @@ class ModelPull(SentRow):
     )
     mode = models.CharField(_("mode"), max_length=8, choices=Mode, default=Mode.PULL)
     model = models.CharField(_("model"), max_length=640, blank=True)
-    model_key = models.CharField(max_length=640, blank=True)
+    model_key = models.CharField(_("model as compared"), max_length=640, blank=True)
     insecure = models.BooleanField(_("over plain HTTP"), default=False)
-    operation_key = models.CharField(max_length=200, blank=True)
+    operation_key = models.CharField(_("operation key"), max_length=200, blank=True)
     intent = models.CharField(_("intent"), max_length=10, choices=Intent, default=Intent.RUN)
     job_name = models.CharField(_("Job"), max_length=63, blank=True)
     tries = models.PositiveSmallIntegerField(_("tries"), default=1)
     outcome = models.CharField(_("outcome"), max_length=24, blank=True)
-    cause = models.CharField(max_length=40, blank=True)
-    detail = models.CharField(max_length=400, blank=True)
-    may_retry = models.BooleanField(default=False)
-    step = models.CharField(max_length=40, blank=True)
-    completed = models.BigIntegerField(default=0)
-    total = models.BigIntegerField(default=0)
-    percent = models.FloatField(default=0.0)
-    speed = models.BigIntegerField(default=0, help_text="Bytes a second.")
-    eta_s = models.PositiveIntegerField(null=True, blank=True)
-    stalled_s = models.PositiveIntegerField(default=0)
-    progress_at = models.DateTimeField(null=True, blank=True)
+    cause = models.CharField(_("cause"), max_length=40, blank=True)
+    detail = models.CharField(_("detail"), max_length=400, blank=True)
+    may_retry = models.BooleanField(_("may be tried again"), default=False)
+    step = models.CharField(_("step"), max_length=40, blank=True)
+    completed = models.BigIntegerField(_("bytes fetched"), default=0)
+    total = models.BigIntegerField(_("bytes in all"), default=0)
+    percent = models.FloatField(_("percent"), default=0.0)
+    speed = models.BigIntegerField(_("speed (bytes a second)"), default=0)
+    eta_s = models.PositiveIntegerField(_("seconds left"), null=True, blank=True)
+    stalled_s = models.PositiveIntegerField(_("seconds without progress"), default=0)
+    progress_at = models.DateTimeField(_("last progress"), null=True, blank=True)
     lost_at = models.DateTimeField(
-        null=True, blank=True, help_text="When the Job was found gone before its end was seen."
+        _("Job found gone"),
+        null=True,
+        blank=True,
+        help_text=_("When the Job was found gone before its end was seen."),
     )
-    look_at = models.DateTimeField(default=timezone.now, help_text="The worker looks at it again then.")
+    look_at = models.DateTimeField(
+        _("looked at again"), default=timezone.now, help_text=_("The worker looks at it again then.")
+    )
     created_at = models.DateTimeField(_("ordered"), default=timezone.now, editable=False)
     finished_at = models.DateTimeField(_("finished"), null=True, blank=True)
 
@@ -177,16 +182,18 @@ class SliceReceipt(models.Model):
     `pod_uid` is the pod whose log was read; `notes` holds what else the log tells (gpu.receipt_rows.notes_of).
     """
 
-    slice = models.OneToOneField(Slice, on_delete=models.CASCADE, related_name="receipt")
-    pod_uid = models.CharField(max_length=64, blank=True)
-    gpu_name = models.CharField(max_length=120, blank=True)
-    memory_mib = models.PositiveIntegerField(null=True)
-    driver = models.CharField(max_length=40, blank=True)
-    compute_capability = models.CharField(max_length=16, blank=True)
-    on_cpu = models.BooleanField(default=False)
-    whole_card = models.BooleanField(default=False)
-    notes: models.JSONField[Any, Any] = models.JSONField(default=dict)
-    read_at = models.DateTimeField(default=timezone.now)
+    slice = models.OneToOneField(
+        Slice, on_delete=models.CASCADE, related_name="receipt", verbose_name=_("slice")
+    )
+    pod_uid = models.CharField(_("uid of the pod"), max_length=64, blank=True)
+    gpu_name = models.CharField(_("GPU"), max_length=120, blank=True)
+    memory_mib = models.PositiveIntegerField(_("GPU memory (MiB)"), null=True)
+    driver = models.CharField(_("driver"), max_length=40, blank=True)
+    compute_capability = models.CharField(_("compute capability"), max_length=16, blank=True)
+    on_cpu = models.BooleanField(_("runs on the CPU"), default=False)
+    whole_card = models.BooleanField(_("whole card visible"), default=False)
+    notes: models.JSONField[Any, Any] = models.JSONField(_("notes"), default=dict)
+    read_at = models.DateTimeField(_("read"), default=timezone.now)
 
     class Meta:
         verbose_name = _("slice receipt")

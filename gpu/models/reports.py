@@ -20,10 +20,10 @@ class ClusterReport(models.Model):
     checked_at = models.DateTimeField(_("checked"), null=True)
     well = models.BooleanField(_("well"), default=False)
     well_at = models.DateTimeField(_("last time well"), null=True)
-    lines = models.JSONField(default=list)
+    lines = models.JSONField(_("what was checked"), default=list)
     compared_at = models.DateTimeField(_("compared with the rows"), null=True)
     disagreement_count = models.PositiveIntegerField(_("disagreements"), default=0)
-    disagreements = models.JSONField(default=list)
+    disagreements = models.JSONField(_("what does not agree"), default=list)
 
     class Meta:
         verbose_name = _("state of a cluster")

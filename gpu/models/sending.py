@@ -23,17 +23,17 @@ class SentRow(models.Model):
     generation = models.PositiveIntegerField(_("generation"), default=1)
     applied_generation = models.PositiveIntegerField(_("generation accepted"), default=0)
     action = models.CharField(_("own action"), max_length=16, choices=Action, default=Action.PENDING)
-    action_code = models.CharField(max_length=60, blank=True)
-    action_message = models.TextField(blank=True)
-    action_policy = models.CharField(max_length=253, blank=True)
-    action_at = models.DateTimeField(null=True, blank=True)
+    action_code = models.CharField(_("code of the outcome"), max_length=60, blank=True)
+    action_message = models.TextField(_("the cluster's own words"), blank=True)
+    action_policy = models.CharField(_("policy"), max_length=253, blank=True)
+    action_at = models.DateTimeField(_("last outcome"), null=True, blank=True)
     attempts = models.PositiveIntegerField(
-        default=0, help_text="Handled failures since the last change of intent."
+        _("failed attempts"), default=0, help_text=_("Handled failures since the last change of intent.")
     )
     lost_runs = models.PositiveSmallIntegerField(
-        default=0, help_text="Runs that began and whose worker died."
+        _("runs that lost their worker"), default=0, help_text=_("Runs that began and whose worker died.")
     )
-    retry_at = models.DateTimeField(null=True, blank=True)
+    retry_at = models.DateTimeField(_("tried again"), null=True, blank=True)
 
     class Meta:
         abstract = True
