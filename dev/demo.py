@@ -16,15 +16,18 @@ import shutil
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 
 from dev import messages, processes, services, stack
-from dev.supervisor import GaveUp, Part, Stopped, Supervisor
+from dev.supervisor import GaveUp, Part, Stopped, Supervisor, mend
 
 ROOT = stack.ROOT
 HOST = stack.HOST
+LONGEST_WAIT_S = 20.0
+"""Seconds that the first signs of life of worker, beat and watcher are waited for once the pages answer."""
 LONGEST_LOG = 10_000_000
 """Bytes; a longer log is put aside at the next start."""
 
@@ -96,14 +99,28 @@ class Demo:
         self._manage("seed_demo")
         cluster_ready()
         say("Worker, watcher and beat: starting")
+        began, beat_log = time.monotonic(), _size(self.logs / "beat.log")
         self._add("worker", stack.worker())
         self._add("watcher", stack.watcher())
         self._add("beat", stack.beat(self.data))
         self.supervisor.wait_for(
             lambda: stack.answers(self.port, "/"), "The web process", self.logs / "web.log", 60
         )
+        if not self.supervisor.wait(
+            lambda: self._at_work(time.monotonic() - began, beat_log), LONGEST_WAIT_S
+        ):
+            say(f"Worker, watcher and beat are not all at work yet; see their logs in {self.logs}.")
         self._tell(url)
         self.supervisor.forever()
+
+    def _at_work(self, since_s: float, beat_log: int) -> bool:
+        """Whether worker, sweep and every watch have given a sign of life in the last `since_s` seconds, and beat has
+        written to its log, which had `beat_log` bytes before."""
+        if _size(self.logs / "beat.log") <= beat_log:
+            return False
+        told = stack.ready(self.port)
+        signs = [told.get("worker"), told.get("sweep"), *(told.get("watcher") or {"": None}).values()]
+        return all(sign and sign["age_s"] is not None and sign["age_s"] < since_s for sign in signs)
 
     def reset(self) -> None:
         """Remove all data of the demo. Raises Refused while it runs."""
@@ -225,6 +242,18 @@ def describe(known: Mapping[str, object]) -> list[str]:
     return lines
 
 
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _what_to_do(told: str, data: Path) -> str:
+    """Return what a person can do when a part keeps ending."""
+    return (
+        f"What to do: {mend(told) or 'mend what the last lines name.'} Then run make demo again; your data is kept.\n"
+        f"Where the data itself is broken, make demo-reset starts afresh: it empties {data} and nothing else."
+    )
+
+
 def _running(lock: TextIOWrapper) -> str:
     lock.seek(0)
     try:
@@ -265,6 +294,8 @@ def main(arguments: list[str]) -> int:
         say("Stopped.")
     except (GaveUp, Refused, services.ServiceError) as error:
         print(f"\n{error}", file=sys.stderr, flush=True)
+        if isinstance(error, GaveUp):
+            print(_what_to_do(str(error), demo.data), file=sys.stderr, flush=True)
         demo.supervisor.stop()
         return 1
     except BaseException:

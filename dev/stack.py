@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import http.client
+import json
 import sys
 from pathlib import Path
+from typing import Any
+
+from portal.gunicorn_conf import keepalive
 
 ROOT = Path(__file__).resolve().parent.parent
 HOST = "127.0.0.1"
@@ -13,7 +17,8 @@ HOST = "127.0.0.1"
 def web(port: int, *, threads: int = 8) -> list[str]:
     """The web process on `port` of loopback."""
     command = [sys.executable, "-m", "gunicorn", "portal.wsgi", "--bind", f"{HOST}:{port}", "--workers", "1"]
-    return [*command, "--threads", str(threads), "--graceful-timeout", "5", "--access-logfile", "-"]
+    command += ["--threads", str(threads), "--keep-alive", str(keepalive)]
+    return [*command, "--graceful-timeout", "5", "--access-logfile", "-"]
 
 
 def worker(*, concurrency: int = 2) -> list[str]:
@@ -71,3 +76,16 @@ def answers(port: int, path: str) -> bool:
         return False
     finally:
         connection.close()
+
+
+def ready(port: int) -> dict[str, Any]:
+    """What the web process on `port` of loopback tells at /readyz; empty where it does not answer."""
+    connection = http.client.HTTPConnection(HOST, port, timeout=5)
+    try:
+        connection.request("GET", "/readyz")
+        told = json.loads(connection.getresponse().read())
+    except (OSError, ValueError, http.client.HTTPException):
+        return {}
+    finally:
+        connection.close()
+    return told if isinstance(told, dict) else {}

@@ -26,7 +26,7 @@ class Stopped(BaseException):
 
 
 class GaveUp(Exception):
-    """A part keeps ending; the text names the log and shows its last lines."""
+    """A part keeps ending; the text names the log, shows its last lines, and says what to do where they tell it."""
 
 
 @dataclass
@@ -110,12 +110,18 @@ class Supervisor:
 
     def wait_for(self, ready: Callable[[], bool], name: str, log: Path, seconds: float) -> None:
         """Look after the parts until `ready`. Raises GaveUp after `seconds`."""
+        if not self.wait(ready, seconds):
+            raise GaveUp(f"{name} did not answer within {seconds:.0f} s.\n{tail(log)}")
+
+    def wait(self, ready: Callable[[], bool], seconds: float) -> bool:
+        """Look after the parts until `ready`; False after `seconds`. Raises GaveUp where a part keeps ending."""
         deadline = time.monotonic() + seconds
         while not ready():
             self.look_after()
             if time.monotonic() > deadline:
-                raise GaveUp(f"{name} did not answer within {seconds:.0f} s.\n{tail(log)}")
+                return False
             time.sleep(0.05)
+        return True
 
     def forever(self) -> NoReturn:
         """Look after the parts until Stopped or GaveUp is raised."""
@@ -206,6 +212,26 @@ class Supervisor:
             ]
         except (OSError, ValueError, TypeError):
             return []
+
+
+MENDS = (
+    ("no space left on device", "The disk is full: make room."),
+    ("address already in use", "Another program holds its port: end that, or choose another PORT."),
+    ("cannot allocate memory", "The machine is short of memory: end something else."),
+    ("out of memory", "The machine is short of memory: end something else."),
+    ("no module named", "The environment is not complete: make install."),
+    (
+        "connection refused",
+        "What it needs does not answer: see that it runs, and what the environment names.",
+    ),
+    ("permission denied", "It may not use one of its files: see whose they are."),
+)
+"""What the last lines of a log may say, in lower case, and what to do about it."""
+
+
+def mend(text: str) -> str:
+    """Return what to do about last lines; empty where they do not tell."""
+    return next((told for phrase, told in MENDS if phrase in text.lower()), "")
 
 
 def tail(log: Path, lines: int = 6) -> str:

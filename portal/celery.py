@@ -86,7 +86,8 @@ def _unbind(task_id: str, **kwargs: Any) -> None:
 
 
 def _look_soon(**kwargs: Any) -> None:
-    """Have the clusters looked at when a worker starts, once the watcher has had time for its first lists."""
+    """Have what waits taken up when a worker starts, and the clusters looked at, once the watcher has listed them."""
+    app.send_task("portal.sweep", retry=False)
     app.send_task("portal.look_at_clusters", countdown=30, expires=120, retry=False)
 
 

@@ -1,4 +1,4 @@
-"""/healthz: the process answers. /readyz: it can do its work (database, broker); the watcher's age is told."""
+"""/healthz: the process answers. /readyz: it can do its work (database, broker); signs of life of the rest are told."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import redis
 from django.db import DatabaseError, InterfaceError, connection
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, JsonResponse
 
+from gpu import signs
 from gpu.facts import freshness
 from portal import counters
 from portal.metrics import metrics
@@ -22,18 +23,21 @@ def healthz(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """Answer 200 when database and broker answer within two seconds, else 503 with the names of what does not.
 
-    The age in seconds of what the watcher saw of each cluster is told, too. Old facts make the portal `degraded`, not
-    unready: its pages say how old they are, and taking the web processes out would only take the pages away.
+    The age in seconds of what the watcher saw of each cluster is told, too, and of the last signs of life of worker and
+    sweep. Old facts or a silent worker make the portal `degraded`, not unready: its pages say so, and taking the web
+    processes out would only take the pages away.
     """
     checks = {"database": _database(), "broker": _broker()}
     ready = all(checks.values())
     watcher = _watcher() if checks["database"] else {}
-    degraded = any(not found["fresh"] for found in watcher.values())
+    work = _work() if checks["database"] else {}
+    degraded = any(not found["fresh"] for found in (*watcher.values(), *work.values()))
     return JsonResponse(
         {
             "status": "not ready" if not ready else "degraded" if degraded else "ok",
             **{name: "ok" if fine else "down" for name, fine in checks.items()},
             "watcher": watcher,
+            **work,
         },
         status=200 if ready else 503,
     )
@@ -49,6 +53,21 @@ def _watcher() -> dict[str, dict[str, object]]:
     except (DatabaseError, InterfaceError):
         return {}
     return found
+
+
+def _work() -> dict[str, dict[str, object]]:
+    try:
+        told = signs.work()
+    except (DatabaseError, InterfaceError):
+        return {}
+    ages = {"worker": (told.worker_at, told.worker_silent), "sweep": (told.sweep_at, told.sweep_silent)}
+    return {
+        name: {
+            "age_s": None if at is None else round(max(0.0, (told.now - at).total_seconds()), 1),
+            "fresh": not silent,
+        }
+        for name, (at, silent) in ages.items()
+    }
 
 
 def _database() -> bool:

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from dev import processes
+from dev import processes, stack
+from dev.demo import Demo
 from dev.processes import Identity
+from dev.supervisor import mend
 
 ROOT = Path(__file__).resolve().parent.parent
 DRIVER = """
@@ -265,3 +267,48 @@ def test_reset_empties_the_folder_and_names_what_it_leaves(tmp_path: Path) -> No
     assert answer.returncode == 0
     assert {path.name for path in tmp_path.iterdir()} == {"demo.lock", "test"}
     assert "KUBECONFIG is set: what is there was left alone." in answer.stdout
+
+
+def test_giving_up_names_log_and_mend(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    nothing = {"DATABASE_URL": "postgres://u:p@127.0.0.1:1/x", "REDIS_URL": "redis://127.0.0.1:1/0"}
+    answer = demo_command(tmp_path, PORT=str(port), KUBECONFIG="/nowhere", **nothing)
+    assert answer.returncode == 1
+    assert f"Log: {tmp_path / 'logs' / 'migrate.log'}" in answer.stderr
+    assert "What to do: What it needs does not answer: see that it runs" in answer.stderr
+    assert f"make demo-reset starts afresh: it empties {tmp_path} and nothing else." in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("could not write: No space left on device", "The disk is full"),
+        ("OSError: [Errno 98] Address already in use", "Another program holds its port"),
+        ("ModuleNotFoundError: No module named 'x'", "make install"),
+        ("ValueError: x", ""),
+    ],
+)
+def test_what_the_last_lines_tell_to_do(text: str, told: str) -> None:
+    assert told in mend(text)
+    assert bool(mend(text)) is bool(told)
+
+
+def test_ready_is_said_once_worker_beat_and_every_watch_are_at_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    demo = Demo({"DATA_DIR": str(tmp_path)})
+    demo.logs.mkdir()
+    (demo.logs / "beat.log").write_text("old line\n")
+    fresh, old, never = {"age_s": 1.0}, {"age_s": 9.0}, {"age_s": None}
+    told: dict[str, object] = {"worker": fresh, "sweep": fresh, "watcher": {"default": fresh}}
+    monkeypatch.setattr(stack, "ready", lambda port: told)
+    assert not demo._at_work(5.0, 9)  # beat has written nothing new
+    assert demo._at_work(5.0, 0)
+    for name, sign in (("worker", never), ("sweep", old), ("watcher", {"default": fresh, "west": old})):
+        monkeypatch.setattr(stack, "ready", lambda port, name=name, sign=sign: told | {name: sign})
+        assert not demo._at_work(5.0, 0)
+    for answer in ({}, told | {"watcher": {}}):
+        monkeypatch.setattr(stack, "ready", lambda port, answer=answer: answer)
+        assert not demo._at_work(5.0, 0)

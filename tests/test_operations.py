@@ -15,11 +15,11 @@ from django.test import Client
 from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpu import checking, enqueue, outcomes
+from gpu import checking, enqueue, outcomes, signs
 from gpu.cluster.check import Line
 from gpu.message_json import from_json, to_json
 from gpu.messages import Count, Cpu, Memory, Text
-from gpu.models import ClusterReport, Slice, WatchState
+from gpu.models import ClusterReport, Sign, Slice, WatchState
 from gpu.order_errors import OrderRefused
 from portal import counters
 from tenants.models import FIRST_CLUSTER, Cluster, User
@@ -63,13 +63,32 @@ def scraped(client: Client | None = None, **headers: str) -> dict[tuple[str, ...
 # /readyz -----------------------------------------------------------------------------------------------------
 
 
+def at_work(age_s: float = 1.0) -> None:
+    """Let worker and sweep have given a sign of life so long ago."""
+    for name in (signs.WORKER, signs.SWEEP):
+        Sign.objects.update_or_create(name=name, defaults={"at": timezone.now() - timedelta(seconds=age_s)})
+
+
 def test_ready_and_fresh() -> None:
     watched(age_s=3)
+    at_work()
     answer = Client().get("/readyz")
     assert answer.status_code == 200
     body = answer.json()
     assert (body["status"], body["database"], body["broker"]) == ("ok", "ok", "ok")
     assert 3 <= body["watcher"]["default"]["age_s"] < 6
+    assert 1 <= body["worker"]["age_s"] < 4
+    assert (body["worker"]["fresh"], body["sweep"]["fresh"]) == (True, True)
+
+
+@pytest.mark.parametrize("age_s", [None, 90.0])
+def test_a_silent_worker_makes_it_degraded_but_not_unready(age_s: float | None) -> None:
+    watched()
+    if age_s is not None:
+        at_work(age_s)
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
+    assert answer.json()["worker"]["fresh"] is False
 
 
 @pytest.mark.parametrize("age_s", [None, 90.0])
@@ -84,6 +103,7 @@ def test_an_old_watcher_makes_it_degraded_but_not_unready(age_s: float | None) -
 
 def test_each_clusters_watcher_is_told() -> None:
     watched()
+    at_work()
     west = Cluster.objects.create(slug="west", name="West", kubeconfig="/west")
     assert Client().get("/readyz").json()["status"] == "degraded"
     watched(cluster=west.pk)
