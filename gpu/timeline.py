@@ -111,21 +111,33 @@ class TimelineLine:
 
 
 def timeline(row: Slice, facts: ProjectFacts, *, limit: int = 100) -> tuple[TimelineLine, ...]:
-    """Return the newest `limit` lines of everything."""
-    lines = (*happened(row, limit=limit), *events(row, facts))
-    return tuple(sorted(lines, key=lambda line: line.at, reverse=True)[:limit])
+    """Return the newest `limit` lines of everything, newest first."""
+    return _newest_first((*_happened(row, limit), *_timed(events(row, facts)[::-1])), limit)
 
 
 def happened(row: Slice, *, limit: int = 100) -> tuple[TimelineLine, ...]:
-    """Return the newest `limit` of what people and the portal did and what became of it, in its order, newest first."""
+    """Return the newest `limit` of what people and the portal did and what became of it, newest first."""
+    return _newest_first(_happened(row, limit), limit)
+
+
+Timed = tuple[datetime, TimelineLine]
+
+
+def _newest_first(lines: Iterable[Timed], limit: int) -> tuple[TimelineLine, ...]:
+    ordered = sorted(lines, key=lambda each: (each[1].code == "released", each[0]))
+    return tuple(line for _at, line in ordered[::-1][:limit])
+
+
+def _happened(row: Slice, limit: int) -> list[Timed]:
     entries = list(row.timeline.select_related("actor").order_by("-at", "-id")[:limit])[::-1]
-    own = _own(entries)
     sent = [(entry.at, entry.code) for entry in entries if entry.code in SENT]
     seen = _milestones(row.milestones.order_by("-last_at", "-id")[:MAX_MILESTONES], sent)
-    # Times of the cluster are whole seconds: what led to them was within that second, and not after them.
-    timed = [*((line.at, line) for line in own), *((_until(line.at), line) for line in seen)]
-    timed.sort(key=lambda each: (each[1].code == "released", each[0]))
-    return tuple(line for _at, line in timed[::-1][:limit])
+    return [*((line.at, line) for line in _own(entries)), *_timed(seen)]
+
+
+def _timed(lines: Iterable[TimelineLine]) -> list[Timed]:
+    """Times of the cluster are whole seconds: what led to them was within that second, and not after them."""
+    return [(_until(line.at), line) for line in lines]
 
 
 def _until(at: datetime) -> datetime:
@@ -159,19 +171,23 @@ def _fields(names: object) -> str:
 
 def _milestones(rows: Iterable[Milestone], sent: Sequence[tuple[datetime, str]]) -> list[TimelineLine]:
     """Return the lines of milestones, oldest first, within a second in the order in which one leads to the other."""
+    found = [row for row in rows if row.code in CODES]
+    pods: dict[str, tuple[datetime, int]] = {}
+    for row in found:
+        pods[row.pod] = min(pods.get(row.pod, (row.at, row.pk)), (row.at, row.pk))
+    # Within a second the older pod comes first: it ended, and so the next one could start.
     moments = sorted(
         (
-            (at, CODES.index(row.code), again, row)
-            for row in rows
-            if row.code in CODES
+            (at, pods[row.pod], CODES.index(row.code), again, row)
+            for row in found
             for at, again in _times(row)
         ),
-        key=lambda each: each[:3],
+        key=lambda each: each[:4],
     )
-    failed = {row.pod for _at, _rank, _again, row in moments if row.code == "pod_failed"}
+    failed = {row.pod for *_rest, row in moments if row.code == "pod_failed"}
     before: set[str] = set()
     lines = []
-    for at, _rank, _again, row in moments:
+    for at, *_rest, row in moments:
         if row.code == "ended" and row.pod in failed:
             continue
         lines.append(_milestone(at, row, row.code in before, sent))

@@ -163,6 +163,19 @@ def test_a_restart_keeps_what_was_before_it(made: World, row: Slice) -> None:
     assert told(row) == [*START, *again, "Card found again", "Started again", "Ready again"]
 
 
+def test_within_a_second_the_old_pod_ends_before_the_new_one_starts(made: World, row: Slice) -> None:
+    sink = RowSink()
+    sink.upsert("Pod", pod("a", ready=4))
+    orders.restart(made.kim, row)
+    asked(row, 100)
+    sink.upsert("Pod", pod("b", scheduled=100, started=100, ready=100))
+    sink.remove("Pod", ended(pod("a", ready=4), 100))
+    again = ["Card found again", "Started again", "Ready again"]
+    assert told(row)[-4:] == ["Ended for the restart", *again]
+    codes = [line["code"] for line in api(made.kim, made.acme, row).json()["results"]]
+    assert codes[:6] == ["ready", "started", "card_found", "ended", "accepted", "restart_asked"]
+
+
 def test_a_stop_and_a_start_and_a_change(made: World, row: Slice) -> None:
     sink = RowSink()
     sink.upsert("Pod", pod("a", ready=4))
