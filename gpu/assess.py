@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
@@ -30,6 +30,9 @@ from gpu.manifests import SliceSpec, WorkloadSpec, render
 from gpu.models import Package, Slice
 from gpu.quantities import QuantityError, parse
 from tenants.models import Project
+
+COLUMNS = ("public_id", "display_name", "app", "intent", "package_id", "spec", "terms")
+"""What a judgement reads of the project's slices."""
 
 Verdict = Literal["starts", "waits_for_card", "waits_for_pool", "over_entitlement", "refused", "unknown"]
 
@@ -91,17 +94,16 @@ def assess(
     *,
     current: Slice | None = None,
     facts: ProjectFacts | None = None,
+    rows: Sequence[Slice] | None = None,
 ) -> Assessment:
     """Judge an order of `workload` on `package`, or a change or start of the slice `current`.
 
+    `facts` and `rows`, the project's slices that have not ended, are read where the caller has not.
     `current` and what it holds are left out of what is used: its old pod goes before the new one comes (Recreate).
     """
     facts = facts or project_facts(project.namespace, events=False, cluster=project.cluster_id)
-    rows = list(
-        Slice.objects.filter(project=project, ended_at=None).only(
-            "public_id", "display_name", "app", "intent", "package_id", "spec", "terms"
-        )
-    )
+    if rows is None:
+        rows = list(Slice.objects.filter(project=project, ended_at=None).only(*COLUMNS))
     held = holding(project, [package], facts, without=current, rows=rows)[package.pk]
     spec = SliceSpec(
         namespace=project.namespace,
@@ -113,7 +115,10 @@ def assess(
         slice_id=current.public_id if current else "sl_preview",
     )
     findings = contract.check_workload(
-        workload, ceilings=matrix.ceilings(package), require_digest=matrix.demands_digest()
+        workload,
+        ceilings=matrix.ceilings(package),
+        # An image that has a digest, or a malformed one, is not asked for it.
+        require_digest="@" not in workload.image and matrix.demands_digest(),
     )
     documents: tuple[dict[str, object], ...] = ()
     demand: dict[str, Decimal] = {}

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
 from gpu import enqueue, names, tokens
-from gpu.assess import Assessment, assess
+from gpu.assess import COLUMNS, Assessment, assess
 from gpu.contract import Finding
 from gpu.manifests import WorkloadSpec
 from gpu.messages import Text, gettext_noop
@@ -58,9 +58,17 @@ def app_name(project: Project, display_name: str) -> str:
 
     Raises InvalidOrder when the name cannot be used.
     """
-    taken = Slice.objects.filter(Q(ended_at=None) | Q(delete_volume=False), project=project)
+    return _free_name(display_name, _named(project).values_list("app", flat=True))
+
+
+def _named(project: Project) -> QuerySet[Slice]:
+    """The slices whose object names are taken: alive, or ended with their volume kept."""
+    return Slice.objects.filter(Q(ended_at=None) | Q(delete_volume=False), project=project).order_by()
+
+
+def _free_name(display_name: str, taken: Iterable[str]) -> str:
     try:
-        return names.object_name(display_name, set(taken.values_list("app", flat=True)))
+        return names.object_name(display_name, set(taken))
     except names.NameRefused as error:
         raise InvalidOrder(
             "invalid",
@@ -112,8 +120,10 @@ def place(
         operation_key = operation_key or f"own:{uuid.uuid4().hex}"
         if not package.on_sale:
             raise not_on_sale(package)
-        app = app_name(locked.project, display_name)
-        judged = assess(locked.project, package, workload, app)
+        named = list(_named(locked.project).only(*COLUMNS, "ended_at"))
+        app = _free_name(display_name, [row.app for row in named])
+        alive = [row for row in named if row.ended_at is None]
+        judged = assess(locked.project, package, workload, app, rows=alive)
         refuse_assessment(judged, allow_queue=allow_queue)
         row = _insert(locked, user, package, display_name.strip(), app, workload, operation_key, allow_queue)
         if workload.secret_env:

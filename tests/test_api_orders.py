@@ -151,7 +151,17 @@ def test_an_order_costs_few_statements_however_many_slices_there_are(api: Api, m
             answer = api("POST", "slices/", {**BODY, "allow_queue": True}, Idempotency_Key=f"k{number}")
         assert answer.status_code == 202, answer.json()
         counts.append(len(captured))
-    assert counts[0] == counts[1] <= 23
+    assert counts[0] == counts[1] <= 21
+
+
+def test_a_slice_is_read_with_few_statements(api: Api) -> None:
+    path = f"slices/{api('POST', 'slices/', BODY).json()['id']}/"
+    with CaptureQueriesContext(connection) as captured:
+        answer = api("GET", path)
+    assert answer.status_code == 200
+    rows = [each["sql"] for each in captured if 'FROM "gpu_slice"' in each["sql"]]
+    assert len(rows) == 1
+    assert len(captured) <= 7
 
 
 def test_an_order_is_made_with_its_answer_or_not_at_all(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

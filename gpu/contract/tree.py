@@ -70,8 +70,9 @@ def malformed(document: Node, shapes: Mapping[str, str]) -> Iterator[Finding]:
     A path is steps with "/"; "*" stands for each item of a list. Kinds: text, number, bool, map, list, texts (a map of
     texts), quantities (a map of quantities); with "!" behind it, it has to be there and not be empty.
     """
+    reached: dict[str, list[Node]] = {}
     for path, kind in shapes.items():
-        for node in _reach([document], path.split("/")):
+        for node in _reach(document, path, reached):
             required, bare = kind.endswith("!"), kind.rstrip("!")
             if node.value is None or (required and not node.value):
                 if required:
@@ -83,14 +84,21 @@ def malformed(document: Node, shapes: Mapping[str, str]) -> Iterator[Finding]:
                 yield _finding("malformed", node, sentence)
 
 
-def _reach(nodes: list[Node], steps: list[str]) -> list[Node]:
-    """Return the nodes under `steps`; none below a node that is not there, so that one fault is told once."""
-    for step in steps:
+def _reach(document: Node, path: str, reached: dict[str, list[Node]]) -> list[Node]:
+    """Return the nodes at `path`; none below a node that is not there, so that one fault is told once.
+
+    `reached` holds those of the paths that were asked for: most paths are one step longer than another.
+    """
+    found = reached.get(path)
+    if found is None:
+        before, _, step = path.rpartition("/")
+        nodes = _reach(document, before, reached) if before else [document]
         if step == "*":
-            nodes = [item for node in nodes for item in node.list]
+            found = [item for node in nodes for item in node.list]
         else:
-            nodes = [node[step] for node in nodes if isinstance(node.value, Mapping)]
-    return nodes
+            found = [node[step] for node in nodes if isinstance(node.value, Mapping)]
+        reached[path] = found
+    return found
 
 
 def _is(value: object, kind: str) -> bool:
