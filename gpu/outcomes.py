@@ -25,6 +25,12 @@ REFUSALS = ("refused", CHANGE_REFUSED, "needs_operator")
 WORKER_LOST = "worker_lost"
 
 
+def pause_after(attempts: int, retry_after: float | None = None) -> float:
+    """Return the seconds to the next try: twice as long with each failure, and no shorter than the cluster asks for."""
+    pause = min(LONGEST_PAUSE_S, 2.0 ** min(attempts, 10))
+    return max(pause * random.uniform(0.8, 1.2), retry_after or 0.0)  # noqa: S311  jitter, no secret
+
+
 def begin(row: Slice) -> bool:
     """Note that a run begins. False when too many runs lost their worker: the slice then needs an operator."""
     if row.lost_runs >= MAX_LOST_RUNS:
@@ -63,8 +69,7 @@ def mark_applied(row: Slice) -> bool:
 
 def mark_retry(row: Slice, code: str, message: str, retry_after: float | None) -> float:
     """Note a failure that ends by itself; return the pause before the next try in seconds."""
-    pause = min(LONGEST_PAUSE_S, 2.0 ** min(row.attempts, 10))
-    pause = max(pause * random.uniform(0.8, 1.2), retry_after or 0.0)  # noqa: S311  jitter, no secret
+    pause = pause_after(row.attempts, retry_after)
     Slice.objects.filter(pk=row.pk, generation=row.generation).update(
         action=Slice.Action.RETRYING,
         action_code=code,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -11,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from gpu.models import ModelCheck, ModelOnVolume, ModelPull, ModelShelf, TimelineEntry
-from gpu.outcomes import LONGEST_PAUSE_S, MAX_LOST_RUNS, WORKER_LOST
+from gpu.outcomes import MAX_LOST_RUNS, WORKER_LOST, pause_after
 from gpu.pull_lines import GOOD, Check, Model, Progress
 from gpu.redact import redact
 
@@ -57,8 +56,7 @@ def mark_applied(row: ModelPull) -> bool:
 
 def mark_retry(row: ModelPull, code: str, message: str, retry_after: float | None) -> float:
     """Note a failure that ends by itself; return the pause before the next try in seconds."""
-    pause = min(LONGEST_PAUSE_S, 2.0 ** min(row.attempts, 10))
-    pause = max(pause * random.uniform(0.8, 1.2), retry_after or 0.0)  # noqa: S311  jitter, no secret
+    pause = pause_after(row.attempts, retry_after)
     again = timezone.now() + timedelta(seconds=pause)
     ModelPull.objects.filter(pk=row.pk, generation=row.generation, finished_at=None).update(
         action=ModelPull.Action.RETRYING,

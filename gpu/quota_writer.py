@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from datetime import timedelta
 
 from django.core.cache import cache
@@ -20,6 +19,7 @@ from gpu.headroom import headroom, parse_quota
 from gpu.link import reach
 from gpu.locks import QUOTA_LOCK, only_one
 from gpu.models import QuotaState, Slice
+from gpu.outcomes import LONGEST_PAUSE_S, pause_after
 from gpu.provision import Run
 from gpu.status import intent_of
 from tenants.models import Project
@@ -27,7 +27,6 @@ from tenants.models import Project
 log = logging.getLogger(__name__)
 
 NUDGE_EVERY_S = 30
-LONGEST_PAUSE_S = 300.0
 NOT_OURS = "not_ours"
 
 
@@ -66,12 +65,9 @@ def write_quota(project_pk: int, cluster: Cluster | None = None) -> Run:
 
 
 def _note(state: QuotaState, code: str, message: str, error: ClusterError | None) -> float | None:
-    pause = min(LONGEST_PAUSE_S, 2.0 ** min(state.attempts, 10)) * random.uniform(0.8, 1.2)  # noqa: S311
-    if error is None or not error.retry:
-        # Not in a tight loop: an operator has to change something first.
-        pause = LONGEST_PAUSE_S
-    elif error.retry_after:
-        pause = max(pause, error.retry_after)
+    pause = LONGEST_PAUSE_S  # an operator has to change something first
+    if error is not None and error.retry:
+        pause = pause_after(state.attempts, error.retry_after)
     QuotaState.objects.filter(pk=state.pk, generation=state.generation).update(
         action_code=code,
         action_message=message,
