@@ -246,7 +246,6 @@ class SliceAdmin(ReadOnlyAdmin, admin.ModelAdmin[Slice]):
 
     list_display = [
         "display_name",
-        "public_id",
         "project",
         "package",
         "intent",

@@ -30,7 +30,7 @@ class ReadOnlyAdmin:
 class ImageRuleAdmin(admin.ModelAdmin[ImageRule]):
     """The image matrix. Without any line the matrix that comes with the portal holds."""
 
-    list_display = ["path", "card", "known_good", "bad_from", "pin", "reason"]
+    list_display = ["path", "card", "known_good", "bad_from", "reason"]
     list_filter = ["card"]
     search_fields = ["path", "pin"]
 
@@ -58,7 +58,7 @@ class OrderPolicyAdmin(admin.ModelAdmin[OrderPolicy]):
 class ModelPullAdmin(ReadOnlyAdmin, admin.ModelAdmin[ModelPull]):
     """Pulls, to read."""
 
-    list_display = ["public_id", "slice", "mode", "model", "outcome", "percent", "created_at", "finished_at"]
+    list_display = ["model", "slice", "mode", "outcome", "percent", "created_at", "finished_at"]
     list_filter = ["mode", "outcome"]
     search_fields = ["public_id", "model", "job_name", "slice__public_id", "slice__project__namespace"]
     list_select_related = ["slice"]

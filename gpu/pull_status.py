@@ -14,7 +14,7 @@ from gpu.diagnosis.model import LATE, Intent, Object, Seen
 from gpu.diagnosis.view import created, event_message, event_time, status, uid, view
 from gpu.facts import ProjectFacts, project_facts
 from gpu.headroom import Shortage
-from gpu.messages import Count, Moment, Text, gettext_noop
+from gpu.messages import Count, Text, gettext_noop
 from gpu.models import ModelPull, Slice
 from gpu.pull_sentences import ENDINGS, Ending
 
@@ -64,7 +64,7 @@ STEPS: Mapping[str, str] = {
 }
 ITSELF = Text(gettext_noop("Nothing. It goes on by itself."))
 NOT_LOOKED_AT = gettext_noop(
-    "The portal's background work is late: nobody has looked at this since %(at)s. Nothing is lost."
+    "The portal's background work is late: nobody looks at this at present. Nothing is lost."
 )
 
 
@@ -119,8 +119,7 @@ def explain(pull: ModelPull, row: Slice, facts: ProjectFacts) -> PullStatus:
     found = _under_way(pull, row, facts)
     if timezone.now() - pull.look_at <= LATE:
         return found
-    late = Text(NOT_LOOKED_AT, {"at": Moment(pull.look_at)})
-    return replace(found, causes=(*found.causes, late), next_step=LOOK_AT_WORKER)
+    return replace(found, causes=(*found.causes, Text(NOT_LOOKED_AT)), next_step=LOOK_AT_WORKER)
 
 
 def _under_way(pull: ModelPull, row: Slice, facts: ProjectFacts) -> PullStatus:

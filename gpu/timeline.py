@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
@@ -131,7 +133,8 @@ def _newest_first(lines: Iterable[Timed], limit: int) -> tuple[TimelineLine, ...
 def _happened(row: Slice, limit: int) -> list[Timed]:
     entries = list(row.timeline.select_related("actor").order_by("-at", "-id")[:limit])[::-1]
     sent = [(entry.at, entry.code) for entry in entries if entry.code in SENT]
-    seen = _milestones(row.milestones.order_by("-last_at", "-id")[:MAX_MILESTONES], sent)
+    with timezone.override(ZoneInfo(row.project.tenant.time_zone)):
+        seen = _milestones(row.milestones.order_by("-last_at", "-id")[:MAX_MILESTONES], sent)
     return [*((line.at, line) for line in _own(entries)), *_timed(seen)]
 
 

@@ -62,7 +62,7 @@ class TenantAdmin(admin.ModelAdmin[Tenant]):
 class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     """Tokens, readable by their prefix only; they can be revoked, never made or shown here."""
 
-    list_display = ["name", "prefix", "user", "tenant", "scope", "created_at", "last_used_at", "revoked_at"]
+    list_display = ["name", "prefix", "user", "tenant", "scope", "last_used_at", "revoked_at"]
     list_filter = ["scope", "tenant"]
     search_fields = ["name", "prefix", "user__username"]
     actions = ["revoke"]

@@ -19,6 +19,7 @@ from gpu.models import Milestone, Slice, TimelineEntry
 from gpu.observe import RowSink
 from gpu.sweep import tidy
 from gpu.timeline import happened
+from gpu.views.slices import steps
 from tenants.models import ApiToken, Tenant, User
 from tests.diagnosis_kit import judge, recorded
 from tests.factories import World, workload, world
@@ -215,7 +216,7 @@ def test_a_crash_loop_is_one_line_with_a_count(row: Slice) -> None:
     assert Milestone.objects.filter(slice=row).count() == 3
     line = next(line for line in happened(row) if line.code == "crashed")
     assert (line.count, line.warning, line.at) == (200, True, BEGAN + timedelta(seconds=2005))
-    assert line.detail.startswith("exit code 1, for the first time on ")
+    assert line.detail == "exit code 1, for the first time on Nov. 30, 2026, 4 p.m."  # the tenant's time
     assert told(row) == [*START[:4], "Started again", "Ended by itself"]
 
 
@@ -327,3 +328,10 @@ def test_no_step_is_before_the_one_that_led_to_it() -> None:
     times = [step.at for step in found if step.at]
     assert len(times) == 7
     assert times == sorted(times)
+
+
+def test_how_long_a_slice_ran_before_a_restart_is_not_how_long_its_claim_took() -> None:
+    objects = recorded("running")
+    found = judge(objects, ordered_at=moment(objects["Deployment"][0]["metadata"]["creationTimestamp"])).steps
+    assert [line.took is None for line in steps(found)] == [True, *[False] * 6]
+    assert [line.took is None for line in steps(found, again=True)] == [True, False, True, *[False] * 4]

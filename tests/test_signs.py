@@ -24,8 +24,8 @@ from tests.view_kit import cluster_seen, signed_in
 from worker import tasks
 
 pytestmark = pytest.mark.django_db
-STANDS_STILL = "The portal's background work stands still: nobody has taken this up since "
-LATE = "The portal's background work is late: nobody has taken this up since "
+STANDS_STILL = "The portal's background work stands still: nobody has taken this up yet. Nothing is lost."
+LATE = "The portal's background work is late: nobody has taken this up yet. Nothing is lost."
 
 
 @pytest.fixture(autouse=True)
@@ -61,10 +61,11 @@ def said(status: SliceStatus) -> tuple[str, str, str, str]:
 def test_an_order_that_nobody_takes_up_is_amber_and_the_operators(made: World) -> None:
     row = made.order("chat")
     assert said(slice_status(aged(row, 20))) == ("ordered", "queued", "blue", "nobody")
-    status = slice_status(aged(row, 40))
+    row = aged(row, 40)
+    status = slice_status(row)
     assert said(status) == ("ordered", "work_stands_still", "amber", "operator")
-    assert status.sentence.startswith(STANDS_STILL)
-    assert status.sentence.endswith("Nothing is lost.")
+    assert status.sentence == STANDS_STILL
+    assert status.diagnosis.since == row.changed_at
     assert status.state_label == "Ordered, not begun yet"
     assert "goes on by itself" in status.next_step
 
@@ -73,7 +74,7 @@ def test_a_worker_that_is_only_busy_is_said_to_be_late(made: World) -> None:
     sign(signs.WORKER, 3)
     status = slice_status(aged(made.order("chat"), 40))
     assert said(status) == ("ordered", "not_taken_up", "amber", "operator")
-    assert status.sentence.startswith(LATE)
+    assert status.sentence == LATE
 
 
 def test_an_order_that_a_worker_has_in_hand_is_not_late_unless_the_worker_is_gone(made: World) -> None:
@@ -140,9 +141,7 @@ def test_a_model_that_nobody_looks_at(made: World) -> None:
     ModelPull.objects.filter(pk=pull.pk).update(look_at=timezone.now() - timedelta(seconds=40))
     pull.refresh_from_db()
     status = pull_status(pull)
-    assert render(status.causes[-1]).startswith(
-        "The portal's background work is late: nobody has looked at this"
-    )
+    assert render(status.causes[-1]).startswith("The portal's background work is late: nobody looks at this")
     assert "operator" in render(status.next_step)
 
 

@@ -9,7 +9,7 @@ from gpu import refusals
 from gpu.diagnosis import creation
 from gpu.diagnosis.model import LATE, NOTHING_TO_DO, Diagnosis, Intent, Who
 from gpu.diagnosis.view import View, detail, moment
-from gpu.messages import Moment, Text, gettext_noop
+from gpu.messages import Text, gettext_noop
 
 GRACE = timedelta(seconds=30)
 """How long after our own action an object may be unseen before it counts as gone."""
@@ -83,7 +83,7 @@ _POLICY_MISSES = gettext_noop("Refused by the platform: its policy %(policy)s fi
 
 
 _STANDS_STILL = gettext_noop(
-    "The portal's background work stands still: nobody has taken this up since %(at)s. Nothing is lost."
+    "The portal's background work stands still: nobody has taken this up yet. Nothing is lost."
 )
 LOOK_AT_WORKER = Text(
     gettext_noop(
@@ -92,9 +92,7 @@ LOOK_AT_WORKER = Text(
 )
 _NOT_TAKEN_UP = (
     "not_taken_up",
-    gettext_noop(
-        "The portal's background work is late: nobody has taken this up since %(at)s. Nothing is lost."
-    ),
+    gettext_noop("The portal's background work is late: nobody has taken this up yet. Nothing is lost."),
     Text(
         gettext_noop(
             "It goes on by itself. If it lasts, an operator of the platform must look at the worker."
@@ -213,10 +211,16 @@ def held_up(intent: Intent, told: Diagnosis, now: datetime) -> Diagnosis:
     reason, msgid, mend = (
         ("work_stands_still", _STANDS_STILL, LOOK_AT_WORKER) if intent.idle else _NOT_TAKEN_UP
     )
-    sentence = Text(msgid, {"at": Moment(intent.due_at)})
+    sentence = Text(msgid)
     if told.state in ("ordered", "stopping", "releasing"):
         return replace(
-            told, reason=reason, sentence=sentence, who="operator", next_step=mend, platform_term=""
+            told,
+            reason=reason,
+            sentence=sentence,
+            who="operator",
+            next_step=mend,
+            platform_term="",
+            since=intent.due_at,
         )
     unsent = Text(gettext_noop("What you asked for last is not sent yet. %(why)s"), {"why": sentence})
     return replace(told, causes=(*told.causes, unsent))

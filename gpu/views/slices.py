@@ -65,11 +65,13 @@ def slice_or_404(actor: Actor, public_id: str) -> Slice:
     return access.get_or_404(rows, actor, "project__tenant", public_id=public_id)
 
 
-def steps(found: Sequence[Step]) -> list[StepLine]:
-    """Return the steps with how long each took."""
+def steps(found: Sequence[Step], *, again: bool = False) -> list[StepLine]:
+    """Return the steps with how long each took; how long a slice ran before it was started `again` is no such time."""
     lines: list[StepLine] = []
     before: datetime | None = None
     for step in found:
+        if again and step.code == "claim_made":
+            before = None
         took = (step.at - before).total_seconds() if step.at and before else None
         lines.append(StepLine(_(STEPS[step.code]), step.state, took))
         before = step.at or before
@@ -96,7 +98,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "workload": row.workload,
         "template": templates_catalogue.get(row.workload.template),
         "path": PATHS.get(row.workload.template, ""),
-        "steps": steps(status.steps),
+        "steps": steps(status.steps, again=row.generation > 1),
         "timeline": happened(row),
         "events": events(row, facts),
         "yaml": to_yaml(documents),
