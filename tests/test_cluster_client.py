@@ -21,6 +21,7 @@ from dev.controlplane.certificates import make as certificates_for_tests
 from gpu.cluster import errors
 from gpu.cluster.client import Cluster, ClusterSettings, connect
 from gpu.cluster.stream import WatchStream
+from tests.clusters import eventually
 from tests.fake_api import TOKEN, Asked, FakeApi, Reply, as_json, listed, status_object, streamed
 
 PODS = "/api/v1/namespaces/acme-ai/pods"
@@ -149,7 +150,7 @@ def test_lost_answer_to_a_write_may_be_tried_again(api: FakeApi, hasty: Cluster)
     began = time.monotonic()
     with pytest.raises(errors.Unreachable) as caught:
         hasty.apply(document)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20  # and not the 30 of the answer
     assert caught.value.retry
     assert len(api.asked) == 1
     assert caught.value.__cause__ is not None
@@ -335,7 +336,7 @@ def test_silence_is_noticed(api: FakeApi, cluster: Cluster) -> None:
     began = time.monotonic()
     with pytest.raises(errors.Unreachable):
         list(cluster.watch("Pod", "4", silence_s=0.3))
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
 
 
 def test_another_thread_ends_a_waiting_watch(api: FakeApi, cluster: Cluster) -> None:
@@ -347,9 +348,9 @@ def ended_from_outside(stream: WatchStream) -> None:
     got: list[Any] = []
     thread = threading.Thread(target=lambda: got.extend(stream))
     thread.start()
-    time.sleep(0.2)
+    eventually(lambda: got, "the first event")
     stream.close()
-    thread.join(1)
+    thread.join(10)
     assert not thread.is_alive()
     assert len(got) == 1
 

