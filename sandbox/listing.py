@@ -1,6 +1,8 @@
 """Lists and watches: selectors, pages, bookmarks, and what to say when history is gone."""
 
 import base64
+import bisect
+import itertools
 import json
 import queue
 import random
@@ -106,13 +108,16 @@ def collection(store: Store, asked: Selection, query: dict[str, str]) -> str:
         except ApiError as error:
             message = "The resourceVersion for the provided list is too old."
             raise refusals.status(410, message, "Expired") from error
-    found = [item for item in items if (after is None or item[0] > after) and asked.chosen(item[1].obj)]
     metadata: Obj = {"resourceVersion": str(version)}
-    limit = _number(query, "limit")
+    limit = max(0, _number(query, "limit") or 0)
+    start = bisect.bisect_right(items, after, key=lambda item: item[0]) if after is not None else 0
+    rest = itertools.islice(items, start, None)
+    chosen = (item for item in rest if not asked.restricted or asked.chosen(item[1].obj))
+    found = list(itertools.islice(chosen, limit + 1 if limit else None))
     if limit and len(found) > limit:
         metadata["continue"] = _token(version, found[limit - 1][0])
         if not asked.restricted:
-            metadata["remainingItemCount"] = len(found) - limit
+            metadata["remainingItemCount"] = len(items) - start - limit
         found = found[:limit]
     if asked.table is not None:
         return json.dumps(

@@ -71,6 +71,7 @@ class Store:
         self._keep = keep
         self._objects: dict[str, dict[Key, Stored]] = {}
         self._history: deque[Change] = deque()
+        self._selected: dict[str, tuple[str | None, int, list[tuple[Key, Stored]]]] = {}
         self._subscriptions: set[Subscription] = set()
         self._logs: dict[tuple[str, str, str, bool], str] = {}
         self._database = sqlite3.connect(
@@ -126,21 +127,26 @@ class Store:
     ) -> tuple[list[tuple[Key, Stored]], int]:
         """The objects as they were at a version (None: now) and that version. 410 where it is forgotten."""
         with self.lock:
-            objects = dict(self._objects.get(kind, {}))
             if version is None or version >= self.version:
                 version = self.version
             elif version < self.compacted:
                 raise refusals.expired(version, self.compacted)
-            else:
-                for change in reversed(self._history):
-                    if change.version <= version:
-                        break
-                    if change.kind == kind and change.old is None:
-                        objects.pop(change.key, None)
-                    elif change.kind == kind and change.old is not None:
-                        objects[change.key] = change.old
+            # The next page of a list asks for the same again.
+            known = self._selected.get(kind)
+            if known is not None and known[:2] == (namespace, version):
+                return known[2], version
+            objects = dict(self._objects.get(kind, {}))
+            for change in reversed(self._history):
+                if change.version <= version:
+                    break
+                if change.kind == kind and change.old is None:
+                    objects.pop(change.key, None)
+                elif change.kind == kind and change.old is not None:
+                    objects[change.key] = change.old
         items = sorted(objects.items())
-        return [item for item in items if namespace is None or item[0][0] == namespace], version
+        found = [item for item in items if namespace is None or item[0][0] == namespace]
+        self._selected[kind] = (namespace, version, found)
+        return found, version
 
     def put(self, kind: str, obj: Obj) -> Stored:
         """Write an object under the next version. The caller holds the lock and hands the object over."""
