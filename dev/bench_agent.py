@@ -64,15 +64,26 @@ def measure(url: str, model: str = MODEL) -> Taken:
     begin = time.monotonic()
     with tempfile.TemporaryFile("w+") as out:
         child = subprocess.Popen([sys.executable, "-c", AGENT.read_text()], env=env, stdout=out)
-        _, status, usage = os.wait4(child.pid, 0)
+        memory = 0.0
+        while (ended := os.wait4(child.pid, os.WNOHANG))[0] == 0:
+            memory = max(memory, _memory_mib(child.pid))
+            time.sleep(0.02)
+        _, status, usage = ended
         child.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - begin
         out.seek(0)
         verdict = json.loads(out.readlines()[-1])
     if child.returncode != 0:
         raise SystemExit(f"the pull failed: {verdict}")
-    # ru_maxrss is in KiB on Linux.
-    return Taken(verdict["total"], 0, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Taken(verdict["total"], 0, seconds, usage.ru_utime + usage.ru_stime, memory)
+
+
+def _memory_mib(pid: int) -> float:
+    """The most a process has needed so far. Its ru_maxrss counts the process it was forked from, too."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    return 0.0  # it has ended and waits to be asked for its status
 
 
 def paced() -> Taken:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from dev import upgrade
 from dev.bench.line import Line
 from dev.fleet import Fleet
 
-ROWS = 1_000_000
+ROWS = int(os.environ.get("BENCH_ROWS", "1000000"))
 GOAL_S = 1.0
 
 
