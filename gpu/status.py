@@ -54,8 +54,8 @@ POOL_KEYS = (
     "pods",
 )
 FIRST_SLICES = 25
-LASTING = timedelta(seconds=30)
-"""How far ahead is looked when it is asked whether time alone changes what is said."""
+AHEAD = (timedelta(minutes=5), timedelta(minutes=1), timedelta(seconds=10))
+"""How far ahead is looked when it is asked how long time alone changes nothing of what is said."""
 NEEDS_SOMEBODY = ("member", "owner", "operator")
 
 
@@ -63,7 +63,7 @@ NEEDS_SOMEBODY = ("member", "owner", "operator")
 class SliceStatus:
     """One slice for a reader. `allowed` holds the actions its state allows.
 
-    `lasts`: for LASTING it stays as it is while nothing else is seen; False where nobody has looked ahead.
+    `lasts`: so long it stays as it is while nothing else is seen; zero where nobody has looked ahead.
     """
 
     slice: Slice
@@ -79,7 +79,7 @@ class SliceStatus:
     causes: tuple[str, ...]
     who_label: str
     allowed: frozenset[str]
-    lasts: bool = False
+    lasts: timedelta = timedelta(0)
 
     @property
     def state(self) -> str:
@@ -244,15 +244,19 @@ def _status(
         causes=tuple(wording.render(cause) for cause in found.causes),
         who_label=_(WHO[found.who]),
         allowed=allowed_actions(row),
-        lasts=ahead and intent.due_at is None and _explain_later(intent, seen, now) == found,
+        lasts=_lasts(found, intent, seen, now) if ahead else timedelta(0),
     )
 
 
-def _explain_later(intent: Intent, seen: Seen, now: datetime) -> Diagnosis:
-    """Return what will be said after LASTING if the cluster goes on to answer and shows nothing new."""
-    if seen.as_of is not None and seen.reachable:
-        seen = replace(seen, as_of=seen.as_of + LASTING)
-    return diagnosis.explain(intent, seen, now + LASTING)
+def _lasts(found: Diagnosis, intent: Intent, seen: Seen, now: datetime) -> timedelta:
+    """Return for how long `found` is said if the cluster goes on to answer and shows nothing new."""
+    if intent.due_at is not None:
+        return timedelta(0)  # it waits for a worker, whose signs of life are told with it
+    for span in AHEAD:
+        later = replace(seen, as_of=seen.as_of + span) if seen.as_of and seen.reachable else seen
+        if diagnosis.explain(intent, later, now + span) == found:
+            return span
+    return timedelta(0)
 
 
 def state_label(found: Diagnosis) -> str:

@@ -1,15 +1,15 @@
 """Polls that cost next to nothing while nothing changes.
 
 The answer to a poll names what it rests on in `X-Basis`: a digest of the versions of all rows it was made of, and until
-when time alone changes nothing. The page sends it with its next poll; while the digest is the same, only the age of the
-facts is drawn. The versions are read before the rows, so that a change between the two is seen by the next poll.
+when time alone changes nothing of it. The page sends it with its next poll; while the digest is the same, only the age
+of the facts is drawn. The versions are read before the rows, so that a change between the two is seen by the next poll.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 from zoneinfo import ZoneInfo
@@ -38,12 +38,13 @@ from gpu.models import (
     TimelineEntry,
 )
 from gpu.row_versions import row_versions
-from gpu.status import LASTING
+from gpu.status import AHEAD, SliceStatus
 from tenants.access import Actor
 from tenants.models import Project, User
 
 BASIS = "X-Basis"
 SEEN = "X-Seen"
+LONGEST = max(AHEAD)
 AGES = ("components/stale.html", "components/age.html")
 
 
@@ -56,10 +57,10 @@ class Poll:
     freshness: Freshness
     known: bool
 
-    @property
-    def basis(self) -> str:
-        """What the answer to this poll tells in X-Basis, where time alone changes nothing for LASTING."""
-        return f"{int(time.time() + LASTING.total_seconds())}.{self.digest}"
+    def basis(self, shown: Iterable[SliceStatus]) -> str:
+        """Return what the answer to this poll tells in X-Basis; empty where it may change by time alone at once."""
+        lasts = min((status.lasts for status in shown), default=LONGEST).total_seconds()
+        return f"{int(time.time() + lasts)}.{self.digest}" if lasts else ""
 
 
 def poll(
@@ -75,6 +76,7 @@ def poll(
     """
     if SEEN not in request.headers:
         return None
+    zone = ZoneInfo(project.tenant.time_zone)
     fresh = freshness(cluster=cast(int, project.cluster_id))
     told = (
         row_versions(*rows),
@@ -82,14 +84,16 @@ def poll(
         (fresh.reachable, fresh.stale, fresh.as_of if not fresh.reachable else fresh.as_of is None),
         request.get_full_path(),
         get_language(),
-        (actor.user.pk, project.name, project.tenant.time_zone),
+        (actor.user.pk, project.name, zone.key),
+        # Times of today are shown without their date.
+        timezone.localdate(timezone=zone),
         also(),
     )
     digest = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
     until, _dot, known = request.headers.get(BASIS, "").partition(".")
     lasts = until.isascii() and until.isdigit() and len(until) < 12
     left = int(until) - time.time() if lasts else -1.0
-    return Poll(project, digest, fresh, known == digest and 0 < left <= LASTING.total_seconds())
+    return Poll(project, digest, fresh, known == digest and 0 < left <= LONGEST.total_seconds())
 
 
 def unchanged(request: HttpRequest, asked: Poll) -> HttpResponse:

@@ -75,7 +75,7 @@ def overview(request: HttpRequest, namespace: str) -> HttpResponse:
         context,
         fresh=status.freshness,
         asked=asked,
-        lasts=all(item.lasts for item in status.slices),
+        shown=status.slices,
     )
 
 
@@ -163,9 +163,8 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
         "order_label": orders[order],
     }
     fresh = statuses[0].freshness if statuses else None
-    lasts = all(status.lasts for status in judged)
     return show(
-        request, actor, project, "slices", "slices.html", context, fresh=fresh, asked=asked, lasts=lasts
+        request, actor, project, "slices", "slices.html", context, fresh=fresh, asked=asked, shown=judged
     )
 
 

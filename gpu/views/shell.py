@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 from zoneinfo import ZoneInfo
@@ -15,6 +15,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from gpu.facts import Freshness, freshness
+from gpu.status import SliceStatus
 from gpu.views.polling import AGES, BASIS, SEEN, Poll, changed_parts
 from tenants import access
 from tenants.access import Actor
@@ -78,14 +79,14 @@ def show(
     part: str = "live",
     fresh: Freshness | None = None,
     asked: Poll | None = None,
-    lasts: bool = False,
+    shown: Iterable[SliceStatus] = (),
 ) -> HttpResponse:
     """Render a page of a project in the tenant's time zone; a poll gets the parts that have changed.
 
     A template marks its parts with `{% live %}` inside the partial named `part`; one other than `live` also stands
     for itself, without the frame. The page sends the versions it shows in `X-Seen`; 204 says that nothing has changed,
-    so that nothing moves under the cursor. `asked` is what the poll rests on (gpu.views.polling); `lasts` says that
-    time alone changes nothing of it soon.
+    so that nothing moves under the cursor. `asked` is what the poll rests on (gpu.views.polling), `shown` the slices
+    whose states it tells.
     """
     frame = dict(context)
     if part == "live":
@@ -99,6 +100,6 @@ def show(
         for everywhere in AGES if part == "live" else ():
             render_to_string(everywhere, frame, request)
     answer = changed_parts(request, parts)
-    if asked is not None and lasts:
-        answer[BASIS] = asked.basis
+    if asked is not None and (basis := asked.basis(shown)):
+        answer[BASIS] = basis
     return answer

@@ -110,7 +110,7 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "token_waits": tokens.waits(row, actor.user),
         "receipt": SliceReceipt.objects.filter(slice=row).first(),
     }
-    return show(request, actor, row.project, "slices", "slice.html", context, asked=asked, lasts=status.lasts)
+    return show(request, actor, row.project, "slices", "slice.html", context, asked=asked, shown=[status])
 
 
 def poll_seconds(status: SliceStatus) -> int | None:
