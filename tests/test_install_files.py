@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
 import shlex
@@ -16,6 +17,9 @@ from typing import Any
 import pytest
 import yaml
 from django.core.management import get_commands
+
+from dev import stack
+from portal import gunicorn_conf
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
@@ -183,6 +187,17 @@ def imports(tree: ast.AST) -> set[str]:
 
 def command_of(service: dict[str, Any]) -> list[str]:
     return [str(part) for part in service.get("command") or ast.literal_eval(steps("CMD")[0])]
+
+
+def test_demo_and_image_serve_with_the_same_threads_and_patience() -> None:
+    command = re.search(r"^CMD (\[.*\])", DOCKERFILE, re.MULTILINE)
+    assert command
+    image, demo = json.loads(command[1]), stack.web(8000)
+    assert image[image.index("--config") + 1] == f"python:{gunicorn_conf.__name__}"
+    assert demo[demo.index("--keep-alive") + 1] == str(gunicorn_conf.keepalive)
+    assert demo[demo.index("--threads") + 1] == image[image.index("--threads") + 1]
+    # A page of the portal asks every three seconds.
+    assert gunicorn_conf.keepalive > 3
 
 
 @pytest.mark.parametrize("name", PORTAL)
