@@ -40,9 +40,9 @@ def measure(fleet: Fleet) -> list[Line]:
         for name, path in pages(filled.namespace).items():
             queries = _queries(filled, path)
             alone.setdefault(name, queries)
-            before = _cpu_s(fleet)
+            before = cpu_s(fleet)
             times = _times(fleet, filled, path, data.touch_watches)
-            numbers = spread(times) | {"cpu": round((_cpu_s(fleet) - before) / (ROUNDS + WARM) * 1000, 1)}
+            numbers = spread(times) | {"cpu": round((cpu_s(fleet) - before) / (ROUNDS + WARM) * 1000, 1)}
             has_goal = name in WITH_GOAL
             lines.append(
                 Line(
@@ -74,7 +74,7 @@ def pages(namespace: str) -> dict[str, str]:
     }
 
 
-def _cpu_s(fleet: Fleet) -> float:
+def cpu_s(fleet: Fleet) -> float:
     """Seconds of processor time the web processes have used: what a page costs on a machine that does nothing else."""
     total = 0.0
     for pid in fleet.children("web"):
