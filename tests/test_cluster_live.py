@@ -121,6 +121,61 @@ def test_what_is_no_longer_stated_is_taken_out(cluster: Target, portal: Cluster)
     assert "command" not in found["spec"]["template"]["spec"]["containers"][0]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_somebody_made_since_we_looked_is_given_back(
+    kind: str, cluster: Target, portal: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is just like ours, so that no field conflicts."""
+    namespace, admin = cluster.make_namespace("live"), cluster.client()
+    [theirs] = [document for document in documents(namespace) if document["kind"] == kind]
+    del theirs["metadata"]["annotations"]["gpu-portal/slice"]
+    look = Cluster.get
+
+    def slow(self: Cluster, *place: str) -> Any:
+        found = look(self, *place)
+        if place[0] == kind:
+            assert admin.create(theirs).ok
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "get", slow)
+        with pytest.raises(errors.Conflict) as caught:
+            apply_all(portal, documents(namespace), slice_id="sl-1")
+    assert caught.value.retry
+    name = theirs["metadata"]["name"]
+    found = admin.get(theirs["apiVersion"], kind, namespace, name).body
+    assert "gpu-portal/slice" not in found["metadata"].get("annotations", {})
+    assert found["metadata"]["labels"] == theirs["metadata"]["labels"]
+    with pytest.raises(errors.NotOurs):
+        apply_all(portal, documents(namespace), slice_id="sl-1")
+    still = look(portal, kind, namespace, name)
+    assert still is not None
+    assert still["metadata"]["uid"] == found["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_we_made_ourselves_since_we_looked_stays(
+    kind: str, cluster: Target, portal: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request whose answer was given up may still be carried out."""
+    namespace = cluster.make_namespace("live")
+    [ours] = [document for document in documents(namespace) if document["kind"] == kind]
+    look = Cluster.get
+
+    def slow(self: Cluster, *place: str) -> Any:
+        found = look(self, *place)
+        if place[0] == kind:
+            self.apply(ours)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "get", slow)
+        with pytest.raises(errors.Conflict):
+            apply_all(portal, documents(namespace), slice_id="sl-1")
+    apply_all(portal, documents(namespace), slice_id="sl-1")
+    assert present(portal, namespace) == list(KINDS)
+
+
 def test_a_foreign_name_is_left_alone(cluster: Target, portal: Cluster) -> None:
     namespace = cluster.make_namespace("live")
     apply_all(portal, documents(namespace), slice_id="sl-1")

@@ -98,7 +98,7 @@ def test_a_crash_after_any_write_ends_in_the_same_state(
 ) -> None:
     row = made.order("chat", workload=workload(port=8080))
     writes = iter(range(100))
-    real = Cluster.apply
+    real = Cluster.make
 
     def dying(self: Cluster, *args: Any, **kwargs: Any) -> Any:
         answer = real(self, *args, **kwargs)
@@ -107,7 +107,7 @@ def test_a_crash_after_any_write_ends_in_the_same_state(
         return answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(Cluster, "apply", dying)
+        patch.setattr(Cluster, "make", dying)
         with pytest.raises(Died):
             provision.provision(row.pk, portal)
     assert row_of(row).applied_generation == 0
@@ -247,14 +247,14 @@ def test_an_answer_lost_after_the_write_is_no_second_object(
     from gpu.cluster.errors import Unreachable
 
     row = made.order("chat")
-    real = Cluster.apply
+    real = Cluster.make
 
     def losing(self: Cluster, *args: Any, **kwargs: Any) -> Any:
         real(self, *args, **kwargs)
         raise Unreachable("answer lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Cluster, "apply", losing)
+        patch.setattr(Cluster, "make", losing)
         assert provision.provision(row.pk, portal).again_in is not None
     Slice.objects.filter(pk=row.pk).update(retry_at=None)
     assert provision.provision(row.pk, portal) == Run()

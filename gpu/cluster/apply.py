@@ -109,8 +109,7 @@ def _owner(found: Object) -> str | None:
 
 def _apply(cluster: Cluster, document: Object, found: Object | None) -> None:
     if found is None:
-        # Not forced: whoever took the name since we looked gets to keep it.
-        cluster.apply(document, force=False)
+        _make(cluster, document)
     elif document["kind"] == "ResourceClaimTemplate":
         _apply_template(cluster, document, found)
     elif document["kind"] == "PersistentVolumeClaim":
@@ -119,6 +118,21 @@ def _apply(cluster: Cluster, document: Object, found: Object | None) -> None:
         if document["kind"] == "Deployment":
             _end_rolling_update(cluster, found)
         cluster.apply(document)
+
+
+def _make(cluster: Cluster, document: Object) -> None:
+    """Make what was not there when we looked. Whoever has taken the name since then keeps it, as it was.
+
+    Applying nothing takes out again what is ours alone. An object that is ours altogether, from a request whose answer
+    we gave up, would not be valid without that, so it stays and the next look finds it.
+    """
+    if cluster.make(document):
+        return
+    kind, namespace, name = _place(document)
+    nothing = {key: document[key] for key in ("apiVersion", "kind")}
+    with contextlib.suppress(InvalidObject, PolicyRefused):
+        cluster.apply({**nothing, "metadata": {"name": name, "namespace": namespace}}, force=False)
+    raise Conflict(f"{kind} {name} was made by somebody else meanwhile")
 
 
 def _apply_template(cluster: Cluster, document: Object, found: Object) -> None:
@@ -135,7 +149,7 @@ def _apply_template(cluster: Cluster, document: Object, found: Object) -> None:
     cluster.delete(*place, uid=found["metadata"]["uid"])
     if cluster.get(*place) is not None:
         raise Conflict(f"the old {place[0]} {place[2]} is still being deleted")
-    cluster.apply(document, force=False)
+    _make(cluster, document)
 
 
 def _end_rolling_update(cluster: Cluster, found: Object) -> None:

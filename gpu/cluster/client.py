@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from urllib3.exceptions import HTTPError
@@ -138,6 +139,13 @@ class Cluster:
         """Server-side apply; safe to repeat. Without `force` a field that another manager set is a Conflict."""
         query: Query = [("fieldManager", FIELD_MANAGER), ("force", force), *_dry(dry_run)]
         return self._json("PATCH", _path(document), query, document, "application/apply-patch+yaml")
+
+    def make(self, document: Object) -> bool:
+        """Server-side apply of what is not there yet; False when it was there and no field of it was in the way."""
+        query: Query = [("fieldManager", FIELD_MANAGER), ("force", False)]
+        response = self._send("PATCH", _path(document), query, document, "application/apply-patch+yaml")
+        read_all(response)
+        return bool(response.status == HTTPStatus.CREATED)
 
     def create(self, document: Object, *, dry_run: bool = False) -> Object:
         """Make a new object; Conflict when the name is taken. Not safe to repeat: prefer `apply`."""
