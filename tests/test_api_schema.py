@@ -45,13 +45,15 @@ def test_the_committed_document_is_the_codes() -> None:
     assert json.loads(DOCUMENT.read_text(encoding="utf-8")) == json.loads(generated())
 
 
-def test_every_operation_has_an_id_and_its_errors() -> None:
+def test_every_operation_has_an_id_a_title_and_its_errors() -> None:
     document = json.loads(DOCUMENT.read_text(encoding="utf-8"))
     assert document["openapi"].startswith("3.1")
     operations = [operation for path in document["paths"].values() for operation in path.values()]
     ids = [operation["operationId"] for operation in operations]
     assert "slices_create" in ids
     assert len(ids) == len(set(ids))
+    titles = [operation["summary"] for operation in operations]
+    assert len(titles) == len(set(titles))
     for operation in operations:
         assert {"400", "401", "429", "500", "503"} <= set(operation["responses"]), operation["operationId"]
 

@@ -14,6 +14,7 @@ from rest_framework.serializers import Serializer
 from gpu.api import examples
 from gpu.api.components import COMPONENTS
 from gpu.api.shapes import ref
+from gpu.api.summaries import SUMMARIES
 from gpu.models import Slice
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -135,10 +136,11 @@ def _header(name: str, description: str, *, required: bool = False) -> OpenApiPa
 
 
 def add_errors(result: dict[str, Any], generator: Any, **kwargs: Any) -> dict[str, Any]:
-    """Add the components of components.py and the errors to every operation."""
+    """Add the components of components.py, and to every operation its title and the errors."""
     result.setdefault("components", {}).setdefault("schemas", {}).update(COMPONENTS)
     for operations in result["paths"].values():
         for method, operation in operations.items():
+            operation["summary"] = SUMMARIES[operation["operationId"]]
             for status in _errors_of(method, operation):
                 operation["responses"][str(status)] = {
                     "description": ERRORS[status],

@@ -224,7 +224,7 @@ class TimelineView(SliceView):
 
     @described("slices_timeline", "Events")
     def get(self, request: Request, public_id: str) -> Response:
-        """Return actions and events, newest first."""
+        """Return what was done, what became of it, and the cluster's present events, newest first."""
         row = self.row(public_id)
         facts = project_facts(row.project.namespace, [row.app])
         return Response(
