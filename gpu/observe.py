@@ -168,13 +168,13 @@ class RowSink:
             row = _columns(kind, obj)
             key = row["namespace"], row["name"]
             if event != "DELETED":
-                self._milestones.seen(kind, [obj])
                 there[key] = row
                 continue
-            self._milestones.gone(kind, [obj])
             gone.append({name: row[name] for name in ("namespace", "name", "uid")})
             if key in there and there[key]["uid"] in (row["uid"], ""):
                 del there[key]
+        self._milestones.seen(kind, [obj for event, obj in changes if event != "DELETED"])
+        self._milestones.gone(kind, [obj for event, obj in changes if event == "DELETED"])
         with connection.cursor() as cursor:
             if gone and there:
                 with transaction.atomic():

@@ -49,7 +49,9 @@ def test_an_order_into_an_overdrawn_quota(made: World) -> None:
     with pytest.raises(OrderRefused) as refusal:
         made.order(workload=workload(cpu_request="1"), allow_queue=False)
     assert refusal.value.code == "pool_short"
-    assert render(refusal.value.sentence).startswith("With what runs and waits, the project is 0.6 CPU over its")
+    assert render(refusal.value.sentence).startswith(
+        "With what runs and waits, the project is 0.6 CPU over its"
+    )
 
 
 def test_a_refusal_of_the_cluster_that_tells_of_an_overdrawn_quota() -> None:
