@@ -65,7 +65,7 @@ class Watches:
 
 
 def _watch(admin: Client, api: str, kind: str) -> http.client.HTTPResponse:
-    """The lines of a watch of the namespace, which has nothing of the kind yet."""
+    """The lines of a watch of the namespace, from now on."""
     address = urlsplit(admin.server)
     host, port = str(address.hostname), address.port
     connection = (
@@ -73,8 +73,10 @@ def _watch(admin: Client, api: str, kind: str) -> http.client.HTTPResponse:
         if admin.ca
         else http.client.HTTPConnection(host, port)
     )
-    path = path_for(api, kind, NAMESPACE) + "?watch=1&timeoutSeconds=3600"
-    connection.request("GET", path, headers={"Authorization": f"Bearer {admin.token}"})
+    path = path_for(api, kind, NAMESPACE)
+    version = admin.call("GET", path).body["metadata"]["resourceVersion"]
+    asked = f"{path}?watch=1&timeoutSeconds=3600&resourceVersion={version}"
+    connection.request("GET", asked, headers={"Authorization": f"Bearer {admin.token}"})
     return connection.getresponse()
 
 
