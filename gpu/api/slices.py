@@ -61,8 +61,10 @@ class SliceView(ApiView):
 
     def answer(self, row: Slice, status: int = 200, facts: ProjectFacts | None = None) -> Response:
         """Return a slice with its ETag; without `facts`, the row and what was seen of it are read anew."""
-        if facts is None:
-            row = self.row(row.public_id)
+        return self.tell(self.row(row.public_id) if facts is None else row, status, facts)
+
+    def tell(self, row: Slice, status: int = 200, facts: ProjectFacts | None = None) -> Response:
+        """Return a slice that has just been read."""
         data = representations.slice_status(slice_status(row, facts))
         headers = {"ETag": representations.etag(data)}
         if status != 200:
@@ -164,7 +166,7 @@ class OneSliceView(SliceView):
     @described("slices_retrieve", "Slice", not_modified=True)
     def get(self, request: Request, public_id: str) -> Response:
         """Return a slice; 304 while nothing but its age has changed."""
-        response = self.answer(self.row(public_id))
+        response = self.tell(self.row(public_id))
         known = parse_etags(request.headers.get("If-None-Match", ""))
         if "*" in known or response["ETag"] in [tag.removeprefix("W/") for tag in known]:
             return Response(status=304, headers={"ETag": response["ETag"]})
