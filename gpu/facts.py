@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from django.conf import settings
-from django.db.models import Q, Subquery
+from django.db.models import Case, F, Func, JSONField, Q, Subquery, Value, When
+from django.db.models.expressions import RawSQL
 from django.utils import timezone
 
 from gpu.diagnosis import Seen
@@ -32,6 +33,15 @@ WATCHED_KINDS = (*APP_KINDS, *PROJECT_KINDS, *CLUSTER_KINDS, "Event")
 
 Object = Mapping[str, Any]
 
+# The template of the pod, in its Deployment and its ReplicaSet as well, is half of all there is, and nobody reads it.
+_READ = Case(
+    When(
+        kind__in=("Deployment", "ReplicaSet"),
+        then=Func(F("data"), Value("{spec,template}"), template="%(expressions)s::text[]", arg_joiner=" #- "),
+    ),
+    default=F("data"),
+    output_field=JSONField(),
+)
 
 ClusterKey = int | Subquery
 
@@ -140,7 +150,7 @@ def _read(
     }
     of_project: dict[tuple[str, str], list[Object]] = defaultdict(list)
     uids: list[str] = []
-    columns = ("namespace", "kind", "app", "uid", "data")
+    columns = ("namespace", "kind", "app", "uid", _READ)
     for namespace, kind, app, uid, data in rows.order_by("kind", "name").values_list(*columns):
         if kind in PROJECT_KINDS:
             of_project[namespace, kind].append(data)
@@ -151,7 +161,8 @@ def _read(
     by_uid: dict[str, list[Object]] = defaultdict(list)
     if events and uids:
         # An event lives in the namespace of what it is about: so the index of names leads to it, however many uids.
-        found = Observed.objects.filter(place, kind="Event", involved_uid__in=uids)
+        about = RawSQL("SELECT unnest(%s::text[])", [uids])
+        found = Observed.objects.filter(place, kind="Event", involved_uid__in=about)
         for uid, data in found.values_list("involved_uid", "data"):
             by_uid[uid].append(data)
     return {

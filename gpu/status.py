@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
-from functools import cache
-from typing import Any
+from functools import cache, cached_property
+from typing import Any, cast
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -26,9 +25,10 @@ from gpu.gpu_use import degraded
 from gpu.headroom import Room, headroom, parse_quota
 from gpu.holders import Holding, holding
 from gpu.messages import Count, Text
-from gpu.models import Package, QuotaState, Slice
+from gpu.models import Order, Package, QuotaState, Slice
 from gpu.quantities import percent
 from gpu.shortages import resource_name
+from gpu.status_lines import PackageLine, PoolLine
 from tenants.models import Project
 
 WHO = {
@@ -61,7 +61,7 @@ NEEDS_SOMEBODY = ("member", "owner", "operator")
 
 @dataclass(frozen=True)
 class SliceStatus:
-    """One slice for a reader. `allowed` holds the actions its state allows.
+    """One slice for a reader, in the language of whoever reads it. `allowed` holds the actions its state allows.
 
     `lasts`: so long it stays as it is while nothing else is seen; zero where nobody has looked ahead.
     """
@@ -71,15 +71,47 @@ class SliceStatus:
     package: Package
     diagnosis: Diagnosis
     freshness: Freshness
-    state_label: str
-    colour: str
-    icon: str
-    sentence: str
-    next_step: str
-    causes: tuple[str, ...]
-    who_label: str
     allowed: frozenset[str]
     lasts: timedelta = timedelta(0)
+
+    @cached_property
+    def state_label(self) -> str:
+        """The state in words."""
+        return _(state_label(self.diagnosis))
+
+    @property
+    def colour(self) -> str:
+        """The state's colour; amber where the portal itself holds it up."""
+        return "amber" if self._held_up else diagnosis.STATES[self.state].colour
+
+    @property
+    def icon(self) -> str:
+        """The state's icon."""
+        return "alert-triangle" if self._held_up else diagnosis.STATES[self.state].icon
+
+    @property
+    def _held_up(self) -> bool:
+        return self.diagnosis.reason in HELD_UP
+
+    @cached_property
+    def sentence(self) -> str:
+        """Why."""
+        return wording.render(self.diagnosis.sentence)
+
+    @cached_property
+    def next_step(self) -> str:
+        """What to do now."""
+        return wording.render(self.diagnosis.next_step)
+
+    @cached_property
+    def causes(self) -> tuple[str, ...]:
+        """Further causes."""
+        return tuple(wording.render(cause) for cause in self.diagnosis.causes)
+
+    @property
+    def who_label(self) -> str:
+        """Who can act, in words."""
+        return _(WHO[self.diagnosis.who])
 
     @property
     def state(self) -> str:
@@ -95,73 +127,6 @@ class SliceStatus:
     def needs_somebody(self) -> bool:
         """Whether somebody has to act."""
         return self.diagnosis.who in NEEDS_SOMEBODY
-
-
-@dataclass(frozen=True)
-class PackageLine:
-    """A package in a project: entitlement, use and capacity are three numbers and are never mixed."""
-
-    package: Package
-    holding: Holding
-    capacity: Capacity | None
-    free_to_order: int
-    reason: str
-    """Why none can be ordered, empty where one can."""
-
-    @property
-    def starts_now(self) -> bool:
-        """Whether one more would find a card at once, as far as is known."""
-        return self.capacity is None or self.capacity.starts_now
-
-    @property
-    def in_use(self) -> int:
-        """Slices that have a card."""
-        return self.holding.used - self.holding.waiting
-
-
-@dataclass(frozen=True)
-class PoolLine:
-    """One dimension of the project's pool; `hard` None is unlimited, `left` None is unknown. Base units."""
-
-    key: str
-    label: str
-    room: Room | None
-    used_percent: Decimal | None
-
-    @property
-    def unlimited(self) -> bool:
-        """Whether no quota limits this dimension."""
-        return self.room is None
-
-    def shown(self, value: Decimal | None) -> str:
-        """Return an amount of this dimension with its unit, `unknown` where it is."""
-        if value is None:
-            return _("unknown")
-        if self.key.endswith(".cpu"):
-            return wording.cpu(value)
-        if self.key.endswith((".memory", ".storage")):
-            return wording.memory(value)
-        return wording.number(value)
-
-    @property
-    def used_text(self) -> str:
-        """What is used, with its unit."""
-        return self.shown(self.room.used if self.room else None)
-
-    @property
-    def hard_text(self) -> str:
-        """What may be used, with its unit."""
-        return self.shown(self.room.hard) if self.room else _("no limit")
-
-    @property
-    def left_text(self) -> str:
-        """What is left, with its unit."""
-        return self.shown(self.room.left) if self.room else _("no limit")
-
-    @property
-    def over_text(self) -> str:
-        """By how much the quota is overdrawn, with its unit; empty where it is not."""
-        return self.shown(self.room.over_by) if self.room and self.room.over else ""
 
 
 @dataclass(frozen=True)
@@ -229,20 +194,12 @@ def _status(
 ) -> SliceStatus:
     intent, seen, now = intent_of(row, limited, idle), facts.seen(row.app), timezone.now()
     found = diagnosis.explain(intent, seen, now)
-    info, held_up = diagnosis.STATES[found.state], found.reason in HELD_UP
     return SliceStatus(
         slice=row,
         project=row.project,
         package=row.package,
         diagnosis=found,
         freshness=facts.freshness,
-        state_label=_(state_label(found)),
-        colour="amber" if held_up else info.colour,
-        icon="alert-triangle" if held_up else info.icon,
-        sentence=wording.render(found.sentence),
-        next_step=wording.render(found.next_step),
-        causes=tuple(wording.render(cause) for cause in found.causes),
-        who_label=_(WHO[found.who]),
         allowed=allowed_actions(row),
         lasts=_lasts(found, intent, seen, now) if ahead else timedelta(0),
     )
@@ -291,24 +248,46 @@ def slice_statuses(rows: Iterable[Slice], *, ahead: bool = False) -> tuple[Slice
     )
 
 
+def slices_of(
+    project: Project, rows: Iterable[Slice], packages: Iterable[Package] | None = None
+) -> list[Slice]:
+    """Return slices of one project with it and their packages, one object for all: two queries, or one."""
+    by_pk = {package.pk: package for package in packages or Package.objects.all()}
+    found = list(rows)
+    for row in found:
+        row.project, row.package = project, by_pk[row.package_id]
+    return found
+
+
+def with_orders(statuses: Iterable[SliceStatus]) -> None:
+    """Read the orders of slices that are shown, and who placed them: one query."""
+    rows = [status.slice for status in statuses]
+    found = Order.objects.filter(slice__in=rows).select_related("user").defer("spec").in_bulk()
+    for row in rows:
+        row.order = found[row.order_id]
+
+
 def project_status(project: Project, *, ahead: bool = False) -> ProjectStatus:
     """Return everything the start page of a project says. `ahead` works out `lasts` of its slices."""
-    facts = project_facts(project.namespace)
-    on_sale = list(Package.objects.filter(on_sale=True))
+    cluster = cast(int, project.cluster_id)
+    facts = project_facts(project.namespace, cluster=cluster)
+    all_packages = list(Package.objects.all())
+    on_sale = [package for package in all_packages if package.on_sale]
     held = holding(project, on_sale, facts)
-    counted = cards(project.namespace)
+    counted = cards(project.namespace, cluster)
     rooms = headroom(parse_quota(item) for item in facts.quotas)
     packages = tuple(
         _package_line(held[package.pk], capacity(counted, package.terms, package.card_product))
         for package in on_sale
     )
     pool = tuple(_pool_line(key, rooms.get(key)) for key in POOL_KEYS)
-    rows = list(project.slices.filter(ended_at=None).select_related("package", "order__user", "project"))
+    rows = slices_of(project, project.slices.filter(ended_at=None).defer("applied_spec"), all_packages)
     limited, idle = degraded(rows), cache(signs.idle)
     slices = sorted(
         (_status(row, facts, limited.get(row.pk), idle, ahead=ahead) for row in rows),
         key=lambda item: (not item.needs_somebody, -item.slice.pk),
     )
+    with_orders(slices[:FIRST_SLICES])
     return ProjectStatus(
         project=project,
         answer=_answer(packages, pool),

@@ -15,8 +15,10 @@ from django.utils import timezone
 
 from gpu.capacity import Capacity, Device, Share, capacity, count_cards
 from gpu.cards import cards
+from gpu.facts import project_facts
 from gpu.models import Slice
 from tenants.models import ApiToken, Project
+from tests.diagnosis_kit import recorded
 from tests.factories import World, card, claim, observe, watched, world
 from tests.view_kit import cluster_seen, signed_in
 
@@ -100,6 +102,28 @@ def test_the_list_shows_a_page_of_slices_and_the_start_page_leads_to_the_rest(ma
     start = client.get("/projects/acme-ai/").content.decode()
     assert start.count('class="name"') == 25
     assert 'id="all-slices"' in start
+
+
+def test_the_start_page_costs_the_same_with_ten_and_a_hundred_slices(made: World) -> None:
+    client = signed_in(made.kim)
+    counts = []
+    for first, last in ((0, 10), (10, 100)):
+        fill(made, first, last)
+        counts.append(queries(client, "/projects/acme-ai/"))
+    assert counts[0] == counts[1] <= 16  # two of them only where a quota is missing or a worker is late
+
+
+def test_what_nobody_reads_is_not_fetched(made: World) -> None:
+    for kind in ("Deployment", "ReplicaSet", "Pod"):
+        observe(recorded("running")[kind][0])
+    watched()
+    facts = project_facts("acme-ai")
+    for kind in ("Deployment", "ReplicaSet"):
+        [found] = facts.of("chat", kind)
+        assert found["spec"]["replicas"] == 1
+        assert "template" not in found["spec"]
+    [pod] = facts.of("chat", "Pod")
+    assert pod["spec"]["containers"]
 
 
 def test_cards_are_counted_by_the_database_as_the_objects_say(made: World) -> None:

@@ -16,7 +16,8 @@ from gpu.facts import Freshness
 from gpu.headroom import Room, Shortage
 from gpu.messages import Text
 from gpu.models import Package
-from gpu.status import PackageLine, PoolLine, ProjectStatus, SliceStatus
+from gpu.status import ProjectStatus, SliceStatus
+from gpu.status_lines import PackageLine, PoolLine
 from gpu.timeline import TimelineLine
 from gpu.wording import render
 from tenants.models import Project

@@ -6,6 +6,7 @@ import hashlib
 import re
 from datetime import datetime
 from decimal import Decimal
+from functools import cache
 from urllib.parse import urlencode
 
 from django import template
@@ -36,9 +37,15 @@ def icon(name: str, extra: str = "") -> SafeString:
     return format_html(
         '<svg class="icon {}" aria-hidden="true"><use href="{}#{}"/></svg>',
         extra,
-        static("vendor/tabler-icons/sprite.svg"),
+        _sprite(),
         name,
     )
+
+
+@cache
+def _sprite() -> str:
+    """The address of the sprite, looked up once: a page draws a hundred icons."""
+    return static("vendor/tabler-icons/sprite.svg")
 
 
 @register.simple_tag(takes_context=True)

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from gpu.cards import cards
 from gpu.models import Package
-from gpu.status import SliceStatus, project_status, slice_statuses
+from gpu.status import SliceStatus, project_status, slice_statuses, slices_of, with_orders
 from gpu.views.polling import poll, rows_of_project, unchanged
 from gpu.views.shell import show
 from tenants import access
@@ -117,9 +117,7 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
     words, group = request.GET.get("q", "").strip()[:100], request.GET.get("show", "")
     order = request.GET.get("sort", "")
     order = order if order in ORDERS and (group, order) != ("ended", "newest") else ""
-    rows = project.slices.filter(ended_at__isnull=group != "ended").select_related(
-        "package", "order__user", "project"
-    )
+    rows = project.slices.filter(ended_at__isnull=group != "ended").defer("applied_spec")
     if words:
         rows = rows.filter(
             Q(display_name__icontains=words) | Q(app__icontains=words) | Q(spec__image__icontains=words)
@@ -127,7 +125,7 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
     rows = rows.order_by(*ORDERS[order])
     number = request.GET.get("page")
     if group != "ended":
-        judged = slice_statuses(rows, ahead=asked is not None)
+        judged = slice_statuses(slices_of(project, rows), ahead=asked is not None)
         shown = [status for status in judged if in_group(status, group)]
         if not order:
             shown.sort(key=lambda status: not status.needs_somebody)
@@ -135,7 +133,8 @@ def slices(request: HttpRequest, namespace: str) -> HttpResponse:
         statuses: tuple[SliceStatus, ...] = tuple(page.object_list)
     else:
         page = Paginator(rows, PAGE_SIZE).get_page(number)
-        judged = statuses = slice_statuses(page.object_list, ahead=asked is not None)
+        judged = statuses = slice_statuses(slices_of(project, page.object_list), ahead=asked is not None)
+    with_orders(statuses)
     orders = {
         "": _("Newest first") if group == "ended" else _("Needs somebody first"),
         "name": _("By name"),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 from zoneinfo import ZoneInfo
 
+from django.db.models import Count, Subquery
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -15,6 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from gpu.facts import Freshness, freshness
+from gpu.models import Slice
 from gpu.status import SliceStatus
 from gpu.views.polling import AGES, BASIS, SEEN, Poll, changed_parts
 from tenants import access
@@ -46,7 +48,10 @@ class Shell:
 def shell(actor: Actor, project: Project, section: str, fresh: Freshness | None = None) -> Shell:
     """Return the frame of a page of `project`; `section` is the name of its tab's address, `fresh` the age of the
     facts where it was read already."""
-    alive = project.slices.filter(ended_at=None).count()
+    of_project = Slice.objects.filter(project=project, ended_at=None).order_by().values("project")
+    alive_here = Subquery(of_project.annotate(alive=Count("pk")).values("alive"))
+    projects = tuple(access.projects(actor).annotate(is_owner=access.owned(actor), alive_here=alive_here))
+    alive = projects[0].alive_here or 0 if projects else 0
     labels = {
         "project": _("Overview"),
         "slices": _("Slices"),
@@ -58,7 +63,6 @@ def shell(actor: Actor, project: Project, section: str, fresh: Freshness | None 
         Tab(label, reverse(name, args=[project.namespace]), name == section, alive if name == "slices" else 0)
         for name, label in labels.items()
     )
-    projects = tuple(access.projects(actor).annotate(is_owner=access.owned(actor)))
     return Shell(
         project=project,
         projects=projects,
