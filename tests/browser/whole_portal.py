@@ -116,9 +116,12 @@ class WholePortal:
 
 
 def own_database(database_url: str) -> str:
-    """The address of a new, empty database beside the given one; that of an earlier run is dropped."""
+    """The address of a new, empty database beside the given one; that of an earlier run is dropped.
+
+    Workers of xdist share the given one and have one each here.
+    """
     parts = urlsplit(database_url)
-    name = f"{parts.path.strip('/')}_browser"
+    name = "_".join([parts.path.strip("/"), "browser", os.environ.get("PYTEST_XDIST_WORKER", "")]).strip("_")
     address = urlunsplit(parts._replace(path=f"/{name}"))
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
