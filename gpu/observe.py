@@ -28,6 +28,9 @@ EVENT_LIFE = timedelta(hours=1)
 BATCH = 500
 """Objects of one statement: a page of a list."""
 
+MAX_UID = 64
+"""Characters of the columns of uids."""
+
 _COLUMNS = "namespace, name, uid, app, involved_uid, data"
 _TYPES = "namespace text, name text, uid text, app text, involved_uid text, data jsonb"
 _CHANGED = """
@@ -98,9 +101,15 @@ def _columns(kind: str, obj: Object) -> dict[str, Any]:
         "name": metadata["name"],
         "uid": metadata.get("uid") or "",
         "app": (metadata.get("labels") or {}).get(LABEL_NAME, "")[:63],
-        "involved_uid": ((obj.get("involvedObject") or {}).get("uid") or "") if kind == "Event" else "",
+        "involved_uid": _uid_about(obj) if kind == "Event" else "",
         "data": prune(obj),
     }
+
+
+def _uid_about(event: Object) -> str:
+    """The uid an event is about. Whoever makes an event may write anything there; what is too long is no uid."""
+    uid = (event.get("involvedObject") or {}).get("uid")
+    return uid if isinstance(uid, str) and len(uid) <= MAX_UID else ""
 
 
 def _text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from gpu.diagnosis.milestones import CODES
-from gpu.diagnosis.view import event_time
+from gpu.diagnosis.view import MAX_REDACTED, event_time
 from gpu.facts import ProjectFacts
 from gpu.messages import Moment, Text
 from gpu.models import Milestone, Slice, TimelineEntry
@@ -97,6 +97,8 @@ ENDED = {
 """Why a container was ended from outside, by what was sent last."""
 
 MAX_MILESTONES = 200
+MAX_REASON = 128
+"""Characters of an event's reason, which is one word; Kubernetes' own components write no more."""
 
 
 @dataclass(frozen=True)
@@ -237,9 +239,9 @@ def events(row: Slice, facts: ProjectFacts) -> list[TimelineLine]:
     lines = [
         TimelineLine(
             at=at,
-            code=str(event.get("reason") or ""),
-            sentence=str(event.get("reason") or ""),
-            detail=redact(str(event.get("message") or "")),
+            code=str(event.get("reason") or "")[:MAX_REASON],
+            sentence=str(event.get("reason") or "")[:MAX_REASON],
+            detail=redact(str(event.get("message") or "")[:MAX_REDACTED]),
             actor="",
             warning=event.get("type") == "Warning",
             count=int((event.get("series") or {}).get("count") or event.get("count") or 1),

@@ -17,7 +17,7 @@ from gpu.logcopies import request_log, store_log
 from gpu.models import LogCopy, SliceReceipt
 from tenants.models import ApiToken
 from tests.api_kit import BODY, Api, problem
-from tests.factories import World, world
+from tests.factories import World, claim, observe, world
 from tests.view_kit import cluster_seen, signed_in
 from worker import tasks
 
@@ -53,6 +53,39 @@ def test_a_log_that_takes_too_long_is_noted_and_keeps_the_old_text(
     tasks.fetch_log(row.pk)
     copy = LogCopy.objects.get(slice=row)
     assert (copy.text, copy.error_code) == ("before", "too_slow")
+
+
+@pytest.mark.parametrize(
+    "time", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "2026-11-30T10:00:00", "2026-11-30T10:00:00Z"]
+)
+def test_an_event_of_any_time_and_length_fails_no_page(made: World, api: Api, time: str) -> None:
+    """Whoever may make events in the namespace writes any time and text into one."""
+    row = made.order("chat")
+    claimed = claim("acme-ai", "chat")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": "odd",
+            "namespace": "acme-ai",
+            "uid": "uid-odd",
+            "creationTimestamp": "2026-11-30T09:00:00Z",
+        },
+        "involvedObject": {"kind": "ResourceClaim", "uid": claimed["metadata"]["uid"]},
+        "lastTimestamp": time,
+        "reason": "R" * 100_000,
+        "message": "m" * 100_000,
+    }
+    observe(claimed, event)
+    kim = signed_in(made.kim)
+    page = kim.get(f"/slices/{row.public_id}/")
+    assert page.status_code == 200
+    assert b"R" * 100 in page.content
+    assert len(page.content) < 100_000
+    for part in ("", "events/", "timeline/"):
+        answer = api("get", f"slices/{row.public_id}/{part}")
+        assert answer.status_code == 200
+        assert len(answer.content) < 50_000
 
 
 def test_a_receipt_that_takes_too_long_is_not_asked_for_again(

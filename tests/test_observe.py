@@ -285,3 +285,21 @@ def test_events_older_than_an_hour_are_forgotten() -> None:
             }
         )
     assert forget_old_events() == 1
+
+
+def test_an_event_about_no_uid_stops_no_watch() -> None:
+    """Whoever may make events in a namespace writes what they like into `involvedObject`."""
+    events = [
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"odd-{number}", "namespace": "acme-ai", "uid": f"uid-odd-{number}"},
+            "involvedObject": {"kind": "Pod", "uid": about},
+        }
+        for number, about in enumerate(("u" * 65, "u" * 1_000_000, 7, None, "uid-a"))
+    ]
+    sink = RowSink()
+    sink.replace("Event", events, "5")
+    sink.changes("Event", [("MODIFIED", event) for event in events])
+    found = Observed.objects.filter(kind="Event").order_by("name")
+    assert list(found.values_list("involved_uid", flat=True)) == ["", "", "", "", "uid-a"]

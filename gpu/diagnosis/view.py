@@ -20,18 +20,20 @@ MAX_DETAIL = 300
 MAX_REDACTED = 4096
 """Characters of them that are looked through."""
 
+_YEARS = (1970, 9998)
 _FOLDED = "(combined from similar events): "
 _REVISION = "deployment.kubernetes.io/revision"
 
 
 def moment(text: object) -> datetime | None:
-    """A Kubernetes time, or None where there is none."""
+    """A Kubernetes time, or None where there is none, or one that no time zone can show (an event holds any)."""
     if not isinstance(text, str) or not text:
         return None
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         return None
+    return found if found.tzinfo is not None and _YEARS[0] <= found.year <= _YEARS[1] else None
 
 
 def created(obj: Object) -> datetime | None:
