@@ -163,6 +163,7 @@ def test_what_was_seen_in_one_cluster_is_no_fact_of_another() -> None:
     assert line.capacity == Capacity(total=4, free=3, waiting=0)
 
     Project.objects.filter(pk=made.project.pk).update(cluster=west)
+    made.project.refresh_from_db()
     facts = project_facts("acme-ai")
     assert [item["status"] for item in facts.of("chat", "ResourceClaim")] == [{}]
     assert facts.freshness.stale
@@ -287,7 +288,7 @@ def test_tasks_for_a_silent_cluster_do_not_keep_the_workers(
         for row in rows:
             assert provision(row.pk).again_in is not None
         took = time.monotonic() - began
-        assert len(calls) == 1
+        assert max(calls) - min(calls) < 1.0, "the first task's requests are sent at once, and no others are"
         assert took < 8 * 1.5, "only the first task waits for the timeout"
     for row in rows:
         found = row_of(row)
