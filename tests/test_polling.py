@@ -270,6 +270,16 @@ def test_a_slice_that_waits_for_a_worker_is_drawn_anew_each_time(kim: Client, ro
     assert not Page.open(kim, f"/slices/{row.public_id}/").basis
 
 
+def test_a_pull_nobody_looks_at_any_more_is_told_by_an_open_page(
+    kim: Client, row: Slice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that stands still writes nothing: only time tells of it."""
+    ModelPull.objects.filter(pk=_pull(row).pk).update(look_at=timezone.now() - timedelta(seconds=5))
+    opened = Page.open(kim, f"/slices/{row.public_id}/")
+    monkeypatch.setattr("gpu.pull_status.LATE", timedelta(seconds=1))  # as if the time had passed
+    assert "nobody looks at this" in opened.poll().content.decode()
+
+
 def test_a_slice_the_cluster_may_soon_be_found_without_is_drawn_anew_soon(kim: Client, row: Slice) -> None:
     Observed.objects.filter(app="chat").delete()
     Slice.objects.update(action_at=timezone.now())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -92,6 +92,9 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
     facts = project_facts(row.project.namespace, [row.app])
     status = slice_status(row, facts, ahead=asked is not None)
     documents = render_documents(row.manifest_spec(row.project.namespace))
+    models = models_card(row, status)
+    # Of a pull that no worker looks at any more only time tells.
+    lasts = status.lasts if models is None or models.settled else timedelta(0)
     context: dict[str, object] = {
         "status": status,
         "row": row,
@@ -106,11 +109,12 @@ def detail(request: HttpRequest, public_id: str) -> HttpResponse:
         "next_step": "" if status.diagnosis.next_step == NOTHING_TO_DO else status.next_step,
         "poll": poll_seconds(status),
         "copy": LogCopy.objects.filter(slice=row).first(),
-        "models": models_card(row, status),
+        "models": models,
         "token_waits": tokens.waits(row, actor.user),
         "receipt": SliceReceipt.objects.filter(slice=row).first(),
     }
-    return show(request, actor, row.project, "slices", "slice.html", context, asked=asked, shown=[status])
+    shown = [replace(status, lasts=lasts)]
+    return show(request, actor, row.project, "slices", "slice.html", context, asked=asked, shown=shown)
 
 
 def poll_seconds(status: SliceStatus) -> int | None:
