@@ -59,9 +59,10 @@ class LiveSink(RowSink):
         self.standing.discard(kind)
 
     def failed(self, kind: str, error: Exception) -> None:
-        """The watch of `kind` fails."""
+        """The watch of `kind` fails, and keeps no connection until it is tried again: many clusters may be away."""
         self.standing.discard(kind)
         self._guarded(super().failed, kind, error)
+        connection.close()
 
     def replace(self, kind: str, items: Iterable[Any], resource_version: str) -> None:
         """Take in a list."""

@@ -19,7 +19,7 @@ from django.db import IntegrityError, connection
 from gpu import enqueue, link
 from gpu.capacity import Capacity
 from gpu.cluster.errors import Unreachable
-from gpu.facts import freshness, project_facts
+from gpu.facts import WATCHED_KINDS, freshness, project_facts
 from gpu.link import cluster as connected
 from gpu.link import reach
 from gpu.models import Observed, Slice, WatchState
@@ -254,6 +254,26 @@ def test_the_watcher_notices_rows_that_come_and_go(
         Cluster.objects.filter(pk=west.pk).update(kubeconfig=str(second_sandbox.kubeconfig("portal")))
         eventually(lambda: freshness(cluster=west.pk).as_of, "the second cluster")
         assert freshness().reachable
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cluster_that_cannot_be_followed_keeps_two_connections(settings: Any) -> None:
+    """One a kind, for each of a few clusters that are away, would leave none to the pages."""
+    settings.KUBECONFIG = "/nowhere"
+
+    def held() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            return int(cursor.fetchone()[0])
+
+    before = held()
+    failing = WatchState.objects.filter(cluster=FIRST_CLUSTER, error_code="not_configured")
+    with serving():
+        eventually(lambda: failing.count() == len(WATCHED_KINDS), "all failures noted")
+        # The place of the watcher, its heartbeat and the look for clusters; now and then a failure that is noted.
+        eventually(lambda: held() - before <= 3, "the others are given back", 10)
 
 
 @pytest.mark.cluster
