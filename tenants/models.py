@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.contrib.auth.models import AbstractUser
+from django.core.exceptions import ValidationError
 from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
@@ -57,6 +59,15 @@ class Tenant(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def clean(self) -> None:
+        """Refuse a time zone that no page could show times in."""
+        try:
+            ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValidationError(
+                {"time_zone": _("There is no such time zone. An example: Europe/Berlin")}
+            ) from error
 
 
 class Membership(models.Model):

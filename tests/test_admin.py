@@ -220,6 +220,22 @@ def test_a_token_is_seen_by_its_prefix_and_can_be_revoked(admin: Client, made: W
     assert ApiToken.find(token) is None
 
 
+@pytest.mark.parametrize(
+    "zone", ["Europe/Nowhere", "../../etc/passwd", "/", "Europe", "x" * 60, "\u202e", "1e400"]
+)
+def test_a_time_zone_that_does_not_exist_is_refused_at_its_field(
+    admin: Client, made: World, zone: str
+) -> None:
+    """Every page of the tenant shows its times in it."""
+    form = {"slug": "new", "name": "New", "memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0}
+    form |= {"projects-TOTAL_FORMS": 0, "projects-INITIAL_FORMS": 0}
+    answer = admin.post(reverse("admin:tenants_tenant_add"), {**form, "time_zone": zone})
+    errors = answer.context["adminform"].form.errors
+    assert errors == {"time_zone": ["There is no such time zone. An example: Europe/Berlin"]}
+    answer = admin.post(reverse("admin:tenants_tenant_add"), {**form, "time_zone": "America/Lima"})
+    assert answer.status_code == 302
+
+
 def test_a_tenants_member_has_no_admin(made: World) -> None:
     client = Client()
     client.force_login(made.kim)
