@@ -276,9 +276,11 @@ document.addEventListener("visibilitychange", () => {
 });
 const open = new Map();
 const scroll = new Map();
+let focused = "";
 document.addEventListener("htmx:oobBeforeSwap", (event) => remember(event.detail.target));
 document.addEventListener("htmx:beforeSwap", (event) => remember(event.detail.target));
 function remember(root) {
+  if (root.contains(document.activeElement)) focused = root.id;
   for (const fold of $$("details[id]", root)) open.set(fold.id, fold.open);
   for (const box of $$("[data-keep-scroll][id]", root)) scroll.set(box.id, box.scrollTop);
 }
@@ -292,6 +294,16 @@ function restore() {
   followLog();
   announce();
 }
+// Where the focused element is gone with its state, such as the button Stop of a stopped slice, the keyboard goes on
+// from its part of the page. htmx itself focuses the element of the same id first, where there is one.
+function keepFocus() {
+  const part = focused && document.activeElement === document.body ? document.getElementById(focused) : null;
+  focused = "";
+  if (!part) return;
+  part.tabIndex = -1;
+  part.focus({ preventScroll: true });
+}
+document.addEventListener("htmx:afterSettle", keepFocus);
 let said = null;
 function announce() {
   const text = $$("[data-announce]").map((part) => part.textContent.trim()).join(" ");
