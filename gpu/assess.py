@@ -42,7 +42,8 @@ class Assessment:
     """What would happen to an order.
 
     `rooms` is the project's headroom before the order (what its waiting orders will take is taken off), `demand` what
-    the order asks of it, both by ResourceQuota key in base units. `capacity` is None before the cards were seen.
+    the order asks of it, both by ResourceQuota key in base units. What a changed slice has now is no part of `rooms`
+    but in `given_back`. `capacity` is None before the cards were seen.
     """
 
     package: Package
@@ -51,6 +52,7 @@ class Assessment:
     holding: Holding
     rooms: Mapping[str, Room]
     demand: Mapping[str, Decimal]
+    given_back: Mapping[str, Decimal]
     shortages: tuple[Shortage, ...]
     objections: tuple[Objection, ...]
     never_fits: tuple[Shortage, ...]
@@ -128,10 +130,11 @@ def assess(
         documents = render(spec)
         findings += contract.check(documents, [spec.terms])
         demand, objections = demand_of(workload, spec.terms.device_class, limits)
-    rooms = _rooms(rows, facts, limits, current)
+    if current is not None and facts.of(app, "PersistentVolumeClaim"):
+        demand = {key: needed for key, needed in demand.items() if not _is_storage_key(key)}
+    given_back = _given_back(facts, limits, current)
+    rooms = _rooms(rows, facts, limits, current, given_back)
     shortages = tuple(item for item in fits(demand, rooms) if not _is_device_key(item.key))
-    if current is not None and workload.volume is not None and facts.of(app, "PersistentVolumeClaim"):
-        shortages = tuple(item for item in shortages if not _is_storage_key(item.key))
     never = tuple(
         item for item in shortages if (hard := rooms[item.key].hard) is not None and item.needed > hard
     )
@@ -142,6 +145,7 @@ def assess(
         holding=held,
         rooms=rooms,
         demand=demand,
+        given_back=given_back,
         shortages=shortages,
         objections=objections,
         never_fits=never,
@@ -171,26 +175,36 @@ def demand_of(
     ), ()
 
 
+def _given_back(facts: ProjectFacts, limits: Limits, current: Slice | None) -> Mapping[str, Decimal]:
+    """What `current` has now and a change gives back first: its old pod goes before the new one comes."""
+    if current is None or current.intent != Slice.Intent.RUN or not _has_pod(facts, current.app):
+        return {}
+    taken, _objections = demand_of(current.workload, current.package_terms.device_class, limits)
+    return {key: needed for key, needed in taken.items() if not _is_storage_key(key)}
+
+
 def _rooms(
-    rows: Iterable[Slice], facts: ProjectFacts, limits: Limits, current: Slice | None
+    rows: Iterable[Slice],
+    facts: ProjectFacts,
+    limits: Limits,
+    current: Slice | None,
+    given_back: Mapping[str, Decimal],
 ) -> Mapping[str, Room]:
     """The project's headroom, less what orders will take whose objects the cluster has not charged yet.
 
-    What `current` holds now counts as free: its old pod goes before the new one comes.
+    What `current` gives back counts as free.
     """
-    pending: dict[str, Decimal] = {}
+    pending = {key: -amount for key, amount in given_back.items()}
     for row in rows:
-        if row.intent != Slice.Intent.RUN:
+        if row.intent != Slice.Intent.RUN or (current is not None and row.pk == current.pk):
             continue
-        is_current = current is not None and row.pk == current.pk
-        charged = _has_pod(facts, row.app)
         # Once a ReplicaSet wants its pod the cluster has decided: the pod is charged, or was refused and takes nothing.
-        if charged != is_current or (not charged and _wants_pod(facts, row.app)):
+        if _has_pod(facts, row.app) or _wants_pod(facts, row.app):
             continue
-        stored = is_current or bool(facts.of(row.app, "PersistentVolumeClaim"))
+        stored = bool(facts.of(row.app, "PersistentVolumeClaim"))
         for key, needed in demand_of(row.workload, row.package_terms.device_class, limits)[0].items():
             if not (stored and _is_storage_key(key)):
-                pending[key] = pending.get(key, Decimal(0)) + (-needed if is_current else needed)
+                pending[key] = pending.get(key, Decimal(0)) + needed
     rooms = headroom(parse_quota(item) for item in facts.quotas)
     return {key: _less(room, pending.get(key, Decimal(0))) for key, room in rooms.items()}
 

@@ -14,7 +14,7 @@ from gpu.manifest_spec import VolumeSpec
 from gpu.manifest_yaml import to_yaml
 from gpu.manifests import render
 from gpu.models import LogCopy, Slice
-from tests.factories import World, claim, observe, watched, workload, world
+from tests.factories import World, claim, observe, quota, watched, workload, world
 from tests.view_kit import cluster_seen, hidden, signed_in
 
 HTMX = {"HX-Request": "true"}
@@ -280,6 +280,21 @@ class TestChange:
         assert "Change and restart" in html.content.decode()
         row.refresh_from_db()
         assert row.generation == 1
+
+    def test_a_preview_counts_the_slice_itself_before_and_its_volume_once(
+        self, kim: Client, row: Slice
+    ) -> None:
+        used = {"limits.memory": row.workload.memory_limit, "pods": "1", "requests.storage": "20Gi"}
+        observe(quota("acme-ai", {"limits.memory": "100Gi", "pods": "20", "requests.storage": "100Gi"}, used))
+        labels = {"app.kubernetes.io/name": row.app}
+        for kind in ("Pod", "PersistentVolumeClaim"):
+            named = {"name": f"{row.app}-1", "namespace": "acme-ai", "uid": kind, "labels": labels}
+            observe({"apiVersion": "v1", "kind": kind, "metadata": named, "spec": {}, "status": {}})
+        html = kim.post(url(row, "change"), self.data(kim, row, memory_limit="4Gi"), headers=HTMX)
+        text = re.sub(r"<[^>]+>", "", html.content.decode())
+        assert "2 GiB → 4 GiB of 100 GiB" in text
+        assert "1 → 1 of 20" in text
+        assert "Storage" not in text
 
     def test_a_mistake_keeps_what_was_typed(self, kim: Client, row: Slice) -> None:
         html = kim.post(url(row, "change"), self.data(kim, row, image="x:latest", cpu_limit="3")).content

@@ -133,7 +133,7 @@ def _pool(judged: Assessment) -> Iterator[PoolChange]:
         known = room.used is not None
         yield PoolChange(
             label=wording.render(resource_name(key)),
-            before=_amount(key, used) if known else _("unknown"),
+            before=_amount(key, used + judged.given_back.get(key, Decimal(0))) if known else _("unknown"),
             after=_amount(key, used + needed) if known else _("unknown"),
             hard=_amount(key, room.hard),
             used=used,
