@@ -80,10 +80,14 @@ def tenant_or_404(actor: Actor, slug: str) -> Tenant:
     return get_or_404(Tenant.objects.all(), actor, "pk", slug=slug)
 
 
+class MayOnlyRead(PermissionDenied):
+    """What a token may not do that may only read; whoever made it can make another."""
+
+
 def require_write(actor: Actor) -> None:
-    """Raise PermissionDenied with a sentence when the actor's token may only read."""
+    """Raise MayOnlyRead with a sentence when the actor's token may only read."""
     if not actor.may_write:
-        raise PermissionDenied(_("This token may only read. Use a token with the scope “Read and write”."))
+        raise MayOnlyRead(_("This token may only read. Use a token with the scope “Read and write”."))
 
 
 def require_owner(actor: Actor, tenant: Tenant) -> None:

@@ -43,7 +43,8 @@ def test_a_revoked_token_and_one_of_a_former_member_are_401(api: Api, made: Worl
 def test_a_reading_token_may_not_write(made: World) -> None:
     reader = Api(made.kim, made.acme, "read")
     assert reader("GET", "slices/").status_code == 200
-    problem(reader("POST", "slices/", BODY), 403, "not_allowed")
+    refused = problem(reader("POST", "slices/", BODY), 403, "not_allowed")
+    assert refused["next_step"] == "Make one on the portal's page “API tokens”."
     assert reader("POST", "slices/preview/", BODY).status_code == 200
 
 
@@ -86,6 +87,14 @@ def test_every_error_is_a_problem(
     api: Api, method: str, path: str, body: Any, headers: dict[str, str], status: int, code: str
 ) -> None:
     problem(api(method, path, body, **headers), status, code)
+
+
+def test_an_address_without_its_last_slash_is_told(api: Api) -> None:
+    for path in ("slices", "slices/sl_unknown/stop"):
+        told = problem(api("POST", path, BODY), 404, "not_found")
+        assert told["next_step"] == f"Addresses end with a slash: /api/v1/{path}/"
+    for path in ("nothing", "nothing/here"):
+        assert problem(api("GET", path), 404, "not_found")["next_step"] == "Check the id."
 
 
 def test_a_problem_speaks_the_readers_language(api: Api) -> None:

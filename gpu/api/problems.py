@@ -19,6 +19,7 @@ from gpu.order_errors import InvalidOrder, OrderRefused, StaleRow
 from gpu.order_rules import CONSENT_MENDS
 from gpu.wording import render
 from portal import request_id
+from tenants import access
 
 log = logging.getLogger(__name__)
 
@@ -139,6 +140,8 @@ def as_problem(error: Exception) -> Problem:
                 _("Send “Authorization: Bearer” with a token from the portal's page “API tokens”."),
                 headers={"WWW-Authenticate": 'Bearer realm="api"'},
             )
+        case access.MayOnlyRead():
+            return Problem(403, "not_allowed", str(error), _("Make one on the portal's page “API tokens”."))
         case exceptions.PermissionDenied() | DjangoPermissionDenied():
             return Problem(
                 403, "not_allowed", str(error) or _("Your role does not allow this."), _("Ask an owner.")

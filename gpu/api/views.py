@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
+from django.urls import resolve
+from django.utils.translation import gettext as _
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
 from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.request import Request
@@ -86,8 +88,12 @@ class NotFoundView(ApiView):
     http_method_names = ["get", "post", "put", "patch", "delete", "head", "options"]
 
     def initial(self, request: Request, *args: object, **kwargs: object) -> None:
-        """Answer 404 whatever was sent."""
-        raise as_problem(Http404())
+        """Answer 404 whatever was sent; tell of the address that was meant where only its last slash is missing."""
+        problem = as_problem(Http404())
+        meant = f"{request.path_info}/"
+        if not request.path_info.endswith("/") and resolve(meant).func.cls is not NotFoundView:  # type: ignore[attr-defined]
+            problem.next_step = _("Addresses end with a slash: %(address)s") % {"address": meant}
+        raise problem
 
 
 class DocsView(SpectacularSwaggerSplitView):
