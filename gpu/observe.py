@@ -46,9 +46,10 @@ DELETE FROM gpu_observed known WHERE cluster_id = %s AND kind = %s AND NOT EXIST
     SELECT FROM pg_temp.gpu_listing listed WHERE listed.namespace = known.namespace AND listed.name = known.name
 )
 """
+# DISTINCT: a cluster that names an object on two pages must not stop its watch for good.
 _MERGE = f"""
 INSERT INTO gpu_observed AS known (cluster_id, kind, {_COLUMNS})
-SELECT %s, %s, {_COLUMNS} FROM pg_temp.gpu_listing
+SELECT DISTINCT ON (namespace, name) %s::bigint, %s, {_COLUMNS} FROM pg_temp.gpu_listing
 ON CONFLICT (cluster_id, kind, namespace, name) {_CHANGED}
 """  # noqa: S608 - constants
 # Of one object the version with the greater number is the newer one; where they are no numbers, the one that came last.

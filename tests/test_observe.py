@@ -129,6 +129,12 @@ def test_a_list_is_seen_only_as_a_whole_and_read_page_by_page() -> None:
     assert max(most) <= 2 * BATCH
 
 
+def test_a_list_that_names_an_object_on_two_pages_is_taken_in() -> None:
+    items = [pod(f"p{number}") for number in range(BATCH)]
+    RowSink().replace("Pod", [*items, items[0], items[0]], "9")
+    assert Observed.objects.count() == BATCH
+
+
 def test_a_list_that_breaks_off_changes_nothing() -> None:
     sink = RowSink()
     sink.replace("Pod", [pod("a"), pod("b")], "5")
