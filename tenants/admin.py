@@ -5,12 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.widgets import AutocompleteSelect
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
+from django.db.models import ForeignKey
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from tenants.models import FIRST_CLUSTER, ApiToken, Cluster, Membership, Project, Tenant, User
+
+
+class KeySelect(AutocompleteSelect):
+    """Shows nobody as chosen where what was sent is no key; Django's own looks it up and fails."""
+
+    def optgroups(self, name: str, value: Any, attr: Any = None) -> Any:
+        """See Django's widget."""
+        return super().optgroups(name, [item for item in value if str(item).isdecimal()], attr)
 
 
 class MembershipInline(admin.TabularInline[Membership, Any]):
@@ -19,6 +29,12 @@ class MembershipInline(admin.TabularInline[Membership, Any]):
     model = Membership
     extra = 1
     autocomplete_fields = ["user"]
+
+    def formfield_for_foreignkey(self, db_field: ForeignKey[Any, Any], request: Any, **kwargs: Any) -> Any:
+        """Give the user a widget that bears any input."""
+        if db_field.name == "user":
+            kwargs["widget"] = KeySelect(db_field, self.admin_site)
+        return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
 
 class ProjectInline(admin.TabularInline[Project, Tenant]):

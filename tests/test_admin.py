@@ -236,6 +236,17 @@ def test_a_time_zone_that_does_not_exist_is_refused_at_its_field(
     assert answer.status_code == 302
 
 
+@pytest.mark.parametrize("user", ["x", "1e400", "-1", "9" * 40, "\x00", "²"])
+def test_a_member_that_is_no_user_is_refused_at_its_field(admin: Client, made: World, user: str) -> None:
+    form = {"slug": "new", "name": "New", "time_zone": "UTC", "memberships-0-user": user}
+    form |= {"memberships-0-role": "member"}
+    counts = {"memberships-TOTAL_FORMS": 1, "memberships-INITIAL_FORMS": 0}
+    counts |= {"projects-TOTAL_FORMS": 0, "projects-INITIAL_FORMS": 0}
+    answer = admin.post(reverse("admin:tenants_tenant_add"), form | counts)
+    assert answer.status_code == 200
+    assert "user" in answer.context["inline_admin_formsets"][0].formset.errors[0]
+
+
 def test_a_tenants_member_has_no_admin(made: World) -> None:
     client = Client()
     client.force_login(made.kim)
