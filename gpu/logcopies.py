@@ -31,9 +31,10 @@ def request_log(row: Slice, *, previous: bool = False) -> LogCopy:
 
 
 def store_log(row: Slice, text: str, error_code: str = "") -> None:
-    """Keep a fetched log, or why there is none (then the text at hand stays)."""
-    values: dict[str, object] = {"fetched_at": timezone.now(), "error_code": error_code}
+    """Keep a fetched log, or why there is none (then the text at hand stays, with its age)."""
+    values: dict[str, object] = {"error_code": error_code}
     if not error_code:
+        values["fetched_at"] = timezone.now()
         values["text"] = text[-MAX_CHARACTERS:].replace("\x00", "�")
     LogCopy.objects.filter(slice=row).update(**values)
 

@@ -177,10 +177,23 @@ class TestLog:
     def test_the_last_text_stays_when_fetching_fails(self, kim: Client, row: Slice) -> None:
         kim.get(url(row, "log"))
         store_log(row, "last words")
+        fetched = LogCopy.objects.get().fetched_at
+        assert fetched is not None
         store_log(row, "", "unreachable")
         html = kim.get(url(row, "log")).content.decode()
         assert "last words" in html
         assert "no newer log can be fetched" in html
+        assert f'<time datetime="{fetched.isoformat()}"' in html
+
+    def test_of_a_stopped_slice_it_says_that_the_log_is_gone(
+        self, made: World, kim: Client, row: Slice
+    ) -> None:
+        orders.stop(made.kim, row)
+        kim.get(url(row, "log"))
+        store_log(row, "", "no_container")
+        html = kim.get(url(row, "log")).content.decode()
+        assert "the container has ended, and its log with it" in html
+        assert "has not started" not in html
 
 
 class TestActions:
