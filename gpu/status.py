@@ -125,8 +125,8 @@ class SliceStatus:
 
     @property
     def needs_somebody(self) -> bool:
-        """Whether somebody has to act."""
-        return self.diagnosis.who in NEEDS_SOMEBODY
+        """Whether somebody has to act; a slice that was stopped on purpose waits for nobody."""
+        return self.diagnosis.who in NEEDS_SOMEBODY and self.state != "stopped"
 
 
 @dataclass(frozen=True)

@@ -81,3 +81,11 @@ def test_the_control_in_german(kim: Client) -> None:
     html = kim.get(f"{PATH}?sort=package", headers={"Accept-Language": "de"}).content.decode()
     for text in ("Reihenfolge der Liste:", "Nach Name", "Älteste zuerst", "Nach Paket"):
         assert text in html
+
+
+def test_a_slice_stopped_on_purpose_needs_nobody(kim: Client) -> None:
+    stopped = Slice.objects.filter(display_name="beta")
+    stopped.update(intent="stop", action="applied", applied_generation=1)
+    assert names(kim, "?show=stopped") == ["beta"]
+    assert names(kim, "?show=attention") == ["Alpha"]
+    assert names(kim) == ["Alpha", "delta", "beta", "Gamma"]
