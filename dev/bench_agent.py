@@ -66,7 +66,8 @@ def measure(url: str, model: str = MODEL) -> Taken:
         child = subprocess.Popen([sys.executable, "-c", AGENT.read_text()], env=env, stdout=out)
         memory = 0.0
         while (ended := os.wait4(child.pid, os.WNOHANG))[0] == 0:
-            memory = max(memory, _memory_mib(child.pid))
+            # Its ru_maxrss would count the process it was forked from, too.
+            memory = max(memory, processes.peak_mib(child.pid))
             time.sleep(0.02)
         _, status, usage = ended
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -76,14 +77,6 @@ def measure(url: str, model: str = MODEL) -> Taken:
     if child.returncode != 0:
         raise SystemExit(f"the pull failed: {verdict}")
     return Taken(verdict["total"], 0, seconds, usage.ru_utime + usage.ru_stime, memory)
-
-
-def _memory_mib(pid: int) -> float:
-    """The most a process has needed so far. Its ru_maxrss counts the process it was forked from, too."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0  # it has ended and waits to be asked for its status
 
 
 def paced() -> Taken:

@@ -130,6 +130,21 @@ def spawn(
         )
 
 
+def cpu_s(pid: int) -> float:
+    """Seconds of the processor a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mib(pid: int) -> float:
+    """The most memory a process has needed so far, in MiB; 0 where it has ended."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
+
+
 def exit_code(process: Process) -> int | None:
     """The exit code (negative: signal) of a child that has ended, without reaping it; None while it runs.
 

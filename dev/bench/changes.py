@@ -7,15 +7,12 @@ one that runs still sees the change, and nearly two, where it does not.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import ssl
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 
@@ -167,16 +164,7 @@ def _change(admin: Client, sent: dict[str, float]) -> float:
 
 def _watch(admin: Client, watched: dict[str, float], stop: threading.Event) -> None:
     """A bare watch of the namespace's pods: when a line with the probe's new time came."""
-    address = urlsplit(admin.server)
-    context = ssl.create_default_context(cadata=admin.ca) if admin.ca else None
-    connection = (
-        http.client.HTTPSConnection(str(address.hostname), address.port, context=context)
-        if context
-        else http.client.HTTPConnection(str(address.hostname), address.port)
-    )
-    path = f"/api/v1/namespaces/{NAMESPACE}/pods?watch=1"
-    connection.request("GET", path, headers={"Authorization": f"Bearer {admin.token}"})
-    response = connection.getresponse()
+    response = admin.watch(f"/api/v1/namespaces/{NAMESPACE}/pods?watch=1")
     while not stop.is_set():
         line = response.readline()
         if not line:

@@ -50,10 +50,12 @@ def measure(fleet: Fleet) -> list[Line]:
     _start, slices = LISTS
     running = f"{slices}?show=running"
     wait(lambda: 'class="name"' in first.call("GET", running).text, "a slice that runs")
-    found = re.search(r'class="name" href="(/slices/[^"]+)"', first.call("GET", running).text)
+    found = re.search(r'class="name"[^>]* href="(/slices/[^"]+)"', first.call("GET", running).text)
+    if found is None:
+        raise RuntimeError("the list of slices leads to none of them")
     time.sleep(5.0)  # the others start
     quiet = _requests(fleet, 10.0) / 10.0
-    paths = LISTS | ({found[1]: OF_SLICE_S} if found else {})
+    paths = LISTS | {found[1]: OF_SLICE_S}
     due = sum(PAGES / len(paths) / every for every in paths.values())
     played = _poll(fleet, first.cookies, paths)
     wrong = {status: count for status, count in played.statuses.items() if status not in (200, 204)}

@@ -10,13 +10,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import ssl
 import threading
 import time
 import uuid
 from collections.abc import Iterable
 from typing import Any
-from urllib.parse import urlsplit
 
 from dev import stack
 from dev.bench.cluster import reach
@@ -66,18 +64,9 @@ class Watches:
 
 def _watch(admin: Client, api: str, kind: str) -> http.client.HTTPResponse:
     """The lines of a watch of the namespace, from now on."""
-    address = urlsplit(admin.server)
-    host, port = str(address.hostname), address.port
-    connection = (
-        http.client.HTTPSConnection(host, port, context=ssl.create_default_context(cadata=admin.ca))
-        if admin.ca
-        else http.client.HTTPConnection(host, port)
-    )
     path = path_for(api, kind, NAMESPACE)
     version = admin.call("GET", path).body["metadata"]["resourceVersion"]
-    asked = f"{path}?watch=1&timeoutSeconds=3600&resourceVersion={version}"
-    connection.request("GET", asked, headers={"Authorization": f"Bearer {admin.token}"})
-    return connection.getresponse()
+    return admin.watch(f"{path}?watch=1&timeoutSeconds=3600&resourceVersion={version}")
 
 
 def measure(fleet: Fleet) -> list[Line]:

@@ -6,9 +6,8 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from dev import stack
+from dev import processes, stack
 from dev.bench.cluster import reach
 from dev.bench.line import Line
 from dev.fleet import Fleet
@@ -72,8 +71,8 @@ def _take_in(fleet: Fleet, lists: int) -> _Taken:
     took = time.perf_counter() - began
     if (count := Observed.objects.filter(kind="Service").count()) < OBJECTS:
         raise RuntimeError(f"{count} of {OBJECTS} objects")
-    used, of_sandbox = _cpu_s(watcher), _cpu_of_sandbox(fleet) - before
-    return _Taken(round(took, 1), _memory_mib(watcher), round(used, 1), round(of_sandbox, 1))
+    used, of_sandbox = processes.cpu_s(watcher), _cpu_of_sandbox(fleet) - before
+    return _Taken(round(took, 1), processes.peak_mib(watcher), round(used, 1), round(of_sandbox, 1))
 
 
 def _written() -> int:
@@ -98,23 +97,6 @@ def _service(number: int) -> dict[str, object]:
     }
 
 
-def _memory_mib(pid: int) -> float:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return 0.0
-    for line in status.splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-def _cpu_s(pid: int) -> float:
-    """Seconds of the processor a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _cpu_of_sandbox(fleet: Fleet) -> float:
     """The same of the sandbox; 0 with another cluster."""
-    return _cpu_s(fleet.running["sandbox"].pid) if "sandbox" in fleet.running else 0.0
+    return processes.cpu_s(fleet.running["sandbox"].pid) if "sandbox" in fleet.running else 0.0

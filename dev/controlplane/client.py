@@ -119,14 +119,22 @@ class Client:
             connection.close()
             raise
 
+    def watch(self, path: str) -> http.client.HTTPResponse:
+        """The lines of a watch as they come, on a connection of its own without a time limit."""
+        connection = self._new_connection(None)
+        connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+        return connection.getresponse()
+
+    def _new_connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        host, port = str(self._address.hostname), self._address.port
+        if self._address.scheme == "https":
+            return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
+
     def _connection(self) -> http.client.HTTPConnection:
         kept: http.client.HTTPConnection | None = getattr(self._local, "connection", None)
         if kept is None:
-            host, port = str(self._address.hostname), self._address.port
-            if self._address.scheme == "https":
-                kept = http.client.HTTPSConnection(host, port, timeout=30, context=self._tls)
-            else:
-                kept = http.client.HTTPConnection(host, port, timeout=30)
+            kept = self._new_connection(30)
             kept.connect()
             assert kept.sock is not None  # noqa: S101
             kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
