@@ -23,8 +23,6 @@ from tenants.models import Project
 
 log = logging.getLogger(__name__)
 
-SETTLED = (Slice.Action.REFUSED, Slice.Action.NEEDS_OPERATOR)
-
 
 @dataclass(frozen=True)
 class Run:
@@ -45,7 +43,7 @@ def provision(pk: int, cluster: Cluster | None = None) -> Run:
                 .annotate(now=Now())
                 .first()
             )
-            if row is None or row.applied_generation == row.generation or row.action in SETTLED:
+            if row is None or row.applied_generation == row.generation or row.action in Slice.SETTLED:
                 return Run()
             if row.retry_at is not None and row.retry_at > row.now:
                 return Run(again_in=(row.retry_at - row.now).total_seconds())

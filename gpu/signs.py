@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -77,12 +76,12 @@ class Work:
         return self.oldest_at is not None and self.now - self.oldest_at > LATE
 
 
-def work(settled: Collection[str] = (Slice.Action.REFUSED, Slice.Action.NEEDS_OPERATOR)) -> Work:
+def work() -> Work:
     """Return how the background work goes on. Two queries."""
     now = timezone.now()
     at = dict(Sign.objects.values_list("name", "at"))
     unsent = Q(retry_at=None) | Q(retry_at__lte=Now())
     rows = Slice.objects.filter(unsent, ended_at=None, applied_generation__lt=F("generation"), lost_runs=0)
     due = Coalesce("retry_at", Greatest("changed_at", "action_at"))
-    found = rows.exclude(action__in=settled).aggregate(waiting=Count("pk"), oldest=Min(due))
+    found = rows.exclude(action__in=Slice.SETTLED).aggregate(waiting=Count("pk"), oldest=Min(due))
     return Work(at.get(WORKER), at.get(SWEEP), found["waiting"], found["oldest"], now)

@@ -17,7 +17,6 @@ from gpu.manifests import ANNOTATION_SLICE
 from gpu.milestones import forget_beyond
 from gpu.models import IdempotentAnswer, ModelPull, Observed, QuotaState, Slice
 from gpu.observe import forget_old_events
-from gpu.provision import SETTLED
 from gpu.quota_writer import wake_waiting
 from gpu.receipt_rows import without_receipt
 from tenants.models import Cluster as ClusterRow
@@ -43,7 +42,7 @@ def _send_again() -> int:
     now = timezone.now()
     due = Q(retry_at=None) | Q(retry_at__lte=Now())
     rows = Slice.objects.filter(due, ended_at=None, applied_generation__lt=F("generation")).exclude(
-        action__in=SETTLED
+        action__in=Slice.SETTLED
     )
     slices = list(rows.order_by("changed_at").values_list("pk", flat=True)[:BATCH])
     for pk in slices:

@@ -86,7 +86,7 @@ def _orders() -> Iterator[Metric]:
 
 def _to_send() -> Iterator[Metric]:
     unsent = Q(ended_at=None, applied_generation__lt=F("generation"))
-    settled = Q(action__in=(Slice.Action.REFUSED, Slice.Action.NEEDS_OPERATOR))
+    settled = Q(action__in=Slice.SETTLED)
     found = Slice.objects.filter(unsent & ~settled).aggregate(count=Count("pk"), oldest=Min("changed_at"))
     yield _gauge(
         "portal_slices_to_send", "Slices whose intent the cluster does not have yet.", found["count"]

@@ -20,6 +20,9 @@ class SentRow(models.Model):
         REFUSED = "refused", _("refused")
         NEEDS_OPERATOR = "needs_operator", _("needs an operator")
 
+    SETTLED = (Action.REFUSED, Action.NEEDS_OPERATOR)
+    """Outcomes after which a worker has nothing more to send until the intent changes."""
+
     generation = models.PositiveIntegerField(_("generation"), default=1)
     applied_generation = models.PositiveIntegerField(_("generation accepted"), default=0)
     action = models.CharField(_("own action"), max_length=16, choices=Action, default=Action.PENDING)
