@@ -61,7 +61,13 @@ def overview(request: HttpRequest, namespace: str) -> HttpResponse:
     """Show what a project has, what it can have, and its slices, those that need somebody first."""
     actor = access.actor_of(request.user)
     project = access.project_or_404(actor, namespace)
-    asked = poll(request, actor, project, rows_of_project(project), lambda: cards(project.namespace))
+    asked = poll(
+        request,
+        actor,
+        project,
+        rows_of_project(project),
+        lambda: cards(project.namespace, project.cluster_id),
+    )
     if asked and asked.known:
         return unchanged(request, asked)
     status = project_status(project, ahead=asked is not None)
