@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from dev.controlplane.client import Answer, Client
-from tests.clusters import Target
+from dev.controlplane.client import Answer
+from tests.sandbox_api_kit import Doc, admin, namespace
 
 RECORDED = Path(__file__).parent / "data" / "recorded"
 DEVICES = "kube-dc-nvidia-v100-shared-8g.deviceclass.resource.k8s.io/devices"
 
-type Doc = dict[str, Any]
-
-
-@pytest.fixture
-def admin(cluster: Target) -> Client:
-    return cluster.client()
-
-
-@pytest.fixture
-def namespace(cluster: Target) -> Iterator[str]:
-    name = cluster.make_namespace("adm")
-    yield name
-    cluster.drop_namespace(name)
+__all__ = ["Doc", "admin", "namespace"]  # as the other tests of a cluster have them
 
 
 def recorded(name: str) -> Doc:
